@@ -1,0 +1,1 @@
+//! Active health checking with Envoy's configuration.

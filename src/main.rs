@@ -1,0 +1,2 @@
+//! The `xds-health` command.
+fn main() {}
