@@ -1,0 +1,244 @@
+//! A timing wheel: which of many keys are due, at 1 ms.
+//!
+//! Each key has at most one deadline. Setting, moving and clearing one costs the same however many there
+//! are; a key costs twelve bytes, since its deadline stays with its owner and is asked for when a slot is
+//! opened. Six levels of 64 slots reach two years; what is later waits in the last level and is looked at
+//! again. Nothing fires early: deadlines are rounded up to the next tick.
+
+use std::time::{Duration, Instant};
+
+const NONE: u32 = u32::MAX;
+const BITS: u32 = 6;
+const SLOTS: usize = 1 << BITS;
+const LEVELS: usize = 6;
+const REACH: u64 = 1 << (BITS as usize * LEVELS);
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    next: u32,
+    prev: u32,
+    /// Level and slot; [`Link::UNSET`] when the key has no deadline.
+    slot: u16,
+}
+
+impl Link {
+    const UNSET: u16 = u16::MAX;
+    const EMPTY: Self = Self {
+        next: NONE,
+        prev: NONE,
+        slot: Self::UNSET,
+    };
+}
+
+/// A timing wheel over small dense keys.
+#[derive(Debug)]
+pub struct Wheel {
+    origin: Instant,
+    now: u64,
+    occupied: [u64; LEVELS],
+    heads: Box<[u32; SLOTS * LEVELS]>,
+    links: Vec<Link>,
+}
+
+impl Wheel {
+    /// An empty wheel whose time begins at `origin`.
+    pub fn new(origin: Instant) -> Self {
+        Self {
+            origin,
+            now: 0,
+            occupied: [0; LEVELS],
+            heads: Box::new([NONE; SLOTS * LEVELS]),
+            links: Vec::new(),
+        }
+    }
+
+    /// Makes room for keys below `keys`, at once and exactly.
+    pub fn reserve(&mut self, keys: usize) {
+        self.links
+            .reserve_exact(keys.saturating_sub(self.links.len()));
+    }
+
+    /// Sets the deadline of `key`, or moves it.
+    pub fn set(&mut self, key: u32, deadline: Instant) {
+        self.clear(key);
+        if self.links.len() <= key as usize {
+            self.links.resize(key as usize + 1, Link::EMPTY);
+        }
+        let tick = self.tick(deadline).max(self.now);
+        self.insert(key, tick);
+    }
+
+    /// Takes the deadline of `key` away, if it has one.
+    pub fn clear(&mut self, key: u32) {
+        let Some(link) = self.links.get_mut(key as usize) else {
+            return;
+        };
+        let Link { next, prev, slot } = std::mem::replace(link, Link::EMPTY);
+        if slot == Link::UNSET {
+            return;
+        }
+        if prev == NONE {
+            self.heads[slot as usize] = next;
+            if next == NONE {
+                self.occupied[slot as usize / SLOTS] &= !(1 << (slot as usize % SLOTS));
+            }
+        } else {
+            self.links[prev as usize].next = next;
+        }
+        if next != NONE {
+            self.links[next as usize].prev = prev;
+        }
+    }
+
+    /// Advances to `now` and calls `fire` with each key whose deadline has come; its deadline is gone then.
+    /// `deadline_of` tells the deadline that was set for a key.
+    pub fn advance(
+        &mut self,
+        now: Instant,
+        deadline_of: impl Fn(u32) -> Instant,
+        mut fire: impl FnMut(u32),
+    ) {
+        let target = now.saturating_duration_since(self.origin);
+        let target = u64::try_from(target.as_millis()).unwrap_or(u64::MAX);
+        while let Some((level, slot, tick)) = self.next_slot() {
+            if tick > target {
+                break;
+            }
+            self.now = tick;
+            let index = level * SLOTS + slot;
+            let mut key = std::mem::replace(&mut self.heads[index], NONE);
+            self.occupied[level] &= !(1 << slot);
+            while key != NONE {
+                let next = self.links[key as usize].next;
+                self.links[key as usize] = Link::EMPTY;
+                let due = self.tick(deadline_of(key));
+                if due <= self.now {
+                    fire(key);
+                } else {
+                    self.insert(key, due);
+                }
+                key = next;
+            }
+        }
+        self.now = self.now.max(target);
+    }
+
+    /// When [`Wheel::advance`] is next worth calling.
+    pub fn next(&self) -> Option<Instant> {
+        let (_, _, tick) = self.next_slot()?;
+        self.origin.checked_add(Duration::from_millis(tick))
+    }
+
+    fn tick(&self, deadline: Instant) -> u64 {
+        let after = deadline.saturating_duration_since(self.origin);
+        let whole = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        whole.saturating_add(u64::from(after.subsec_nanos() % 1_000_000 != 0))
+    }
+
+    fn insert(&mut self, key: u32, tick: u64) {
+        let tick = tick.min(self.now.saturating_add(REACH - 1));
+        let differs = (self.now ^ tick) | (SLOTS as u64 - 1);
+        let level = ((63 - differs.leading_zeros()) / BITS).min(LEVELS as u32 - 1) as usize;
+        let slot = (tick >> (BITS as usize * level)) as usize % SLOTS;
+        let index = level * SLOTS + slot;
+        let head = std::mem::replace(&mut self.heads[index], key);
+        if head != NONE {
+            self.links[head as usize].prev = key;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "there are 384 slots")]
+        let slot_of_key = index as u16;
+        self.links[key as usize] = Link {
+            next: head,
+            prev: NONE,
+            slot: slot_of_key,
+        };
+        self.occupied[level] |= 1 << slot;
+    }
+
+    /// The next slot that holds keys, and the tick at which it is to be opened.
+    fn next_slot(&self) -> Option<(usize, usize, u64)> {
+        // Keys of a lower level are always due before those of a higher one: they share its current slot.
+        let level = self.occupied.iter().position(|slots| *slots != 0)?;
+        let shift = BITS as usize * level;
+        let current = (self.now >> shift) as usize % SLOTS;
+        #[expect(clippy::cast_possible_truncation, reason = "below 64")]
+        let turned = self.occupied[level].rotate_right(current as u32);
+        let slot = (current + turned.trailing_zeros() as usize) % SLOTS;
+        let range = 1_u64 << (shift + BITS as usize);
+        let mut tick = (self.now & !(range - 1)) + ((slot as u64) << shift);
+        if slot < current {
+            tick += range;
+        }
+        Some((level, slot, tick.max(self.now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_key_fires_at_the_first_tick_that_is_not_before_its_deadline() {
+        let start = Instant::now();
+        let mut wheel = Wheel::new(start);
+        let deadline = start + Duration::from_micros(1500);
+        wheel.set(3, deadline);
+        let mut fired = Vec::new();
+        wheel.advance(start + MS, |_| deadline, |key| fired.push(key));
+        assert!(fired.is_empty());
+        wheel.advance(start + MS * 2, |_| deadline, |key| fired.push(key));
+        assert_eq!(fired, [3]);
+        assert_eq!(wheel.next(), None);
+    }
+
+    #[test]
+    fn a_deadline_in_the_past_fires_at_once() {
+        let start = Instant::now();
+        let mut wheel = Wheel::new(start);
+        wheel.advance(start + MS * 5000, |_| start, |_| ());
+        wheel.set(0, start);
+        let mut fired = 0;
+        wheel.advance(start + MS * 5000, |_| start, |_| fired += 1);
+        assert_eq!(fired, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn keys_fire_in_time_and_never_early(
+            steps in prop::collection::vec((0_u32..40, 0_u64..200_000_000, 0_u64..300_000), 1..200)
+        ) {
+            let start = Instant::now();
+            let mut wheel = Wheel::new(start);
+            let mut now = start;
+            let mut wanted: BTreeMap<u32, Instant> = BTreeMap::new();
+            for (key, wait, step) in steps {
+                if wait % 7 == 0 {
+                    wanted.remove(&key);
+                    wheel.clear(key);
+                } else {
+                    // Mostly near, sometimes far away.
+                    let wait = if wait % 3 == 0 { wait * 1000 } else { wait % 100_000 };
+                    wanted.insert(key, now + Duration::from_micros(wait * 100));
+                    wheel.set(key, now + Duration::from_micros(wait * 100));
+                }
+                now += Duration::from_micros(step * 1000 + step % 1000);
+                let mut fired = Vec::new();
+                wheel.advance(now, |key| wanted[&key], |key| fired.push(key));
+                fired.sort_unstable();
+                // The wheel sees whole milliseconds of its own time.
+                let seen = start + Duration::from_millis((now - start).as_millis() as u64);
+                let due: Vec<u32> = wanted.iter().filter(|(_, at)| **at <= seen).map(|(key, _)| *key).collect();
+                prop_assert_eq!(&fired, &due);
+                wanted.retain(|key, _| !fired.contains(key));
+                if let Some(first) = wanted.values().min() {
+                    prop_assert!(wheel.next().unwrap() <= *first + MS);
+                    prop_assert!(wheel.next().unwrap() + MS > now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! One host under one health check: when to try, and what the outcomes amount to.
+//!
+//! A [`Session`] is a state machine without I/O, clock or random source of its own: instants and random
+//! numbers are handed in, and what follows is handed back. It owns the schedule, the counts toward the
+//! thresholds and the verdict of its check. It never knows other checks of the host, nor what an attempt is.
+//! The rules are Envoy's, as its `HealthCheckerImplBase` was seen to apply them.
+
+use std::time::{Duration, Instant};
+
+use crate::config::HealthCheck;
+use crate::event::{EventKind, Failure, FailureType, Outcome, Transition};
+
+/// Names one attempt among all of a driver; given by whoever starts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttemptId(pub u32);
+
+/// Bounds of every scheduled wait.
+///
+/// Source: the runtime keys `health_check.min_interval` and `health_check.max_interval`. The upper bound is
+/// applied first, then the lower, then a floor of 1 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IntervalLimits {
+    /// No wait is shorter; default zero.
+    pub min: Duration,
+    /// No wait is longer; default without bound.
+    pub max: Duration,
+}
+
+impl Default for IntervalLimits {
+    fn default() -> Self {
+        Self {
+            min: Duration::ZERO,
+            max: Duration::MAX,
+        }
+    }
+}
+
+impl IntervalLimits {
+    /// The shortest wait between two attempts whatever is configured.
+    pub const FLOOR: Duration = Duration::from_millis(1);
+
+    /// Waits between `min` and `max`; `min` wins where they cross.
+    pub fn new(min: Duration, max: Duration) -> Self {
+        Self { min, max }
+    }
+
+    fn bound(self, wait: Duration) -> Duration {
+        wait.min(self.max).max(self.min).max(Self::FLOOR)
+    }
+}
+
+/// What the world around a session is like when it is called.
+pub struct Context<'a> {
+    /// The session's health check.
+    pub check: &'a HealthCheck,
+    /// Whether the cluster counts as having had traffic.
+    pub traffic: bool,
+    /// Bounds of waits.
+    pub limits: IntervalLimits,
+    /// Gives uniformly distributed numbers, for jitter.
+    pub random: &'a mut dyn FnMut() -> u64,
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("check", &self.check.name)
+            .field("traffic", &self.traffic)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which interval a session waits by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum IntervalKind {
+    /// The first attempt: at once, or after part of `initial_jitter`.
+    Initial,
+    /// `interval`.
+    Interval,
+    /// `unhealthy_interval`.
+    Unhealthy,
+    /// `unhealthy_edge_interval`.
+    UnhealthyEdge,
+    /// `healthy_edge_interval`.
+    HealthyEdge,
+    /// `no_traffic_interval`.
+    NoTraffic,
+    /// `no_traffic_healthy_interval`.
+    NoTrafficHealthy,
+}
+
+impl IntervalKind {
+    /// The name of the field that rules, as `no_traffic_interval`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Initial => "initial_jitter",
+            Self::Interval => "interval",
+            Self::Unhealthy => "unhealthy_interval",
+            Self::UnhealthyEdge => "unhealthy_edge_interval",
+            Self::HealthyEdge => "healthy_edge_interval",
+            Self::NoTraffic => "no_traffic_interval",
+            Self::NoTrafficHealthy => "no_traffic_healthy_interval",
+        }
+    }
+
+    fn of(self, check: &HealthCheck) -> Duration {
+        match self {
+            Self::Initial => Duration::ZERO,
+            Self::Interval => check.interval,
+            Self::Unhealthy => check.unhealthy_interval,
+            Self::UnhealthyEdge => check.unhealthy_edge_interval,
+            Self::HealthyEdge => check.healthy_edge_interval,
+            Self::NoTraffic => check.no_traffic_interval,
+            Self::NoTrafficHealthy => check.no_traffic_healthy_interval,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Until the next attempt is due.
+    Waiting { until: Instant },
+    /// Due, and waiting for its turn to start.
+    Queued { since: Instant },
+    /// An attempt runs.
+    Attempting { id: AttemptId, deadline: Instant },
+}
+
+/// What is due in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// An attempt: to be begun with [`Session::handle_start`].
+    Start,
+    /// The end of the attempt: to be ended with [`Session::handle_outcome`].
+    Expire(AttemptId),
+}
+
+/// What a completion, or a verdict from outside, amounts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Completion {
+    /// What it did to the verdict.
+    pub transition: Transition,
+    /// It was the first of this session.
+    pub first_check: bool,
+    /// What the event log is told, in order.
+    pub events: [Option<EventKind>; 3],
+}
+
+/// One host under one health check.
+#[derive(Clone, Debug)]
+pub struct Session {
+    state: State,
+    successes: u32,
+    failures: u32,
+    failed: bool,
+    degraded: bool,
+    timed_out: bool,
+    first_check: bool,
+    waits_by: IntervalKind,
+}
+
+impl Session {
+    /// A session that begins at `now`. It starts as failed, or with the `failed` verdict of an earlier
+    /// check of the host, which stands until the first completion decides.
+    pub fn new(now: Instant, failed: bool, cx: &mut Context<'_>) -> Self {
+        let mut session = Self {
+            state: State::Waiting { until: now },
+            successes: 0,
+            failures: 0,
+            failed,
+            degraded: false,
+            timed_out: false,
+            first_check: true,
+            waits_by: IntervalKind::Initial,
+        };
+        let jitter = part_of(cx.check.initial_jitter, cx.random);
+        if cx.check.initial_jitter >= IntervalLimits::FLOOR {
+            session.state = State::Waiting {
+                until: later(now, cx.limits.bound(jitter)),
+            };
+        }
+        session
+    }
+
+    /// Whether the check fails the host: it has not passed yet, or failed too often since.
+    pub fn failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Whether the check found the host degraded.
+    pub fn degraded(&self) -> bool {
+        self.degraded
+    }
+
+    /// Whether the host is failed and its last failure was a timeout.
+    pub fn timed_out(&self) -> bool {
+        self.timed_out
+    }
+
+    /// Whether no attempt has been completed yet.
+    pub fn first_check(&self) -> bool {
+        self.first_check
+    }
+
+    /// The attempt that runs, if one does.
+    pub fn attempting(&self) -> Option<AttemptId> {
+        match self.state {
+            State::Attempting { id, .. } => Some(id),
+            State::Waiting { .. } | State::Queued { .. } => None,
+        }
+    }
+
+    /// Successes and failures in a row, as far as they count toward a change of the verdict.
+    pub fn counts(&self) -> (u32, u32) {
+        (self.successes, self.failures)
+    }
+
+    /// The interval that the session waits by, or waited by before the attempt that runs.
+    pub fn waits_by(&self) -> IntervalKind {
+        self.waits_by
+    }
+
+    /// When [`Session::handle_timeout`] is next due; none while the attempt waits for its turn.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting { until } => Some(until),
+            State::Queued { .. } => None,
+            State::Attempting { deadline, .. } => Some(deadline),
+        }
+    }
+
+    /// Advances time to `now` and tells what is due. An expired attempt goes on being due until it is
+    /// ended; a due start is told once.
+    pub fn handle_timeout(&mut self, now: Instant) -> Option<Due> {
+        match self.state {
+            State::Waiting { until } if until <= now => {
+                self.state = State::Queued { since: until };
+                Some(Due::Start)
+            }
+            State::Attempting { id, deadline } if deadline <= now => Some(Due::Expire(id)),
+            State::Waiting { .. } | State::Queued { .. } | State::Attempting { .. } => None,
+        }
+    }
+
+    /// Begins the attempt that was due as `id`, and tells by how much it is late. Nothing unless one was due.
+    pub fn handle_start(
+        &mut self,
+        now: Instant,
+        id: AttemptId,
+        check: &HealthCheck,
+    ) -> Option<Duration> {
+        let State::Queued { since } = self.state else {
+            return None;
+        };
+        self.state = State::Attempting {
+            id,
+            deadline: later(now, check.timeout),
+        };
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// Attempt `id`, which had to wait for room, has been sent only at `now`: its timeout begins anew.
+    pub fn handle_sent(&mut self, now: Instant, id: AttemptId, check: &HealthCheck) {
+        if let State::Attempting { id: runs, deadline } = &mut self.state
+            && *runs == id
+        {
+            *deadline = later(now, check.timeout);
+        }
+    }
+
+    /// Reports how attempt `id` ended; an id that does not run is ignored.
+    pub fn handle_outcome(
+        &mut self,
+        now: Instant,
+        id: AttemptId,
+        outcome: &Outcome,
+        cx: &mut Context<'_>,
+    ) -> Option<Completion> {
+        if self.attempting() != Some(id) {
+            return None;
+        }
+        let completion = match outcome {
+            Outcome::Success { degraded } => self.succeed(*degraded, cx.check),
+            Outcome::Failure(failure) => self.fail(failure, cx.check),
+        };
+        let success = matches!(outcome, Outcome::Success { .. });
+        self.waits_by = self.next_interval(success, completion.transition, cx.traffic);
+        self.state = State::Waiting {
+            until: later(now, wait(self.waits_by, cx)),
+        };
+        Some(completion)
+    }
+
+    /// Fails the host from outside, whatever the threshold says. The schedule goes on as it is.
+    pub fn set_unhealthy(&mut self, failure: &Failure, check: &HealthCheck) -> Completion {
+        self.fail(failure, check)
+    }
+
+    /// A longer wait is cut short: traffic has ended the no-traffic interval. Envoy lets a running wait
+    /// finish; so do we unless the embedder asks.
+    pub fn handle_traffic(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
+        let State::Waiting { until } = self.state else {
+            return false;
+        };
+        if !matches!(
+            self.waits_by,
+            IntervalKind::NoTraffic | IntervalKind::NoTrafficHealthy
+        ) {
+            return false;
+        }
+        let kind = if self.failed {
+            IntervalKind::Unhealthy
+        } else {
+            IntervalKind::Interval
+        };
+        let sooner = later(now, wait(kind, cx));
+        if sooner < until {
+            self.waits_by = kind;
+            self.state = State::Waiting { until: sooner };
+        }
+        sooner < until
+    }
+
+    fn succeed(&mut self, degraded: bool, check: &HealthCheck) -> Completion {
+        let first_check = std::mem::replace(&mut self.first_check, false);
+        self.failures = 0;
+        let mut transition = Transition::Unchanged;
+        let mut events = [None; 3];
+        if self.failed {
+            if !first_check {
+                self.successes = self.successes.saturating_add(1);
+            }
+            // Equality, not order: a threshold of 0 is never reached.
+            if first_check || self.successes == check.healthy_threshold {
+                self.failed = false;
+                self.timed_out = false;
+                self.successes = 0;
+                transition = Transition::Changed;
+                events[0] = Some(EventKind::AddHealthy { first_check });
+            } else {
+                transition = Transition::ChangePending;
+            }
+        }
+        if degraded != self.degraded {
+            self.degraded = degraded;
+            events[1] = Some(if degraded {
+                EventKind::Degraded
+            } else {
+                EventKind::NoLongerDegraded
+            });
+            if transition == Transition::Unchanged {
+                transition = Transition::Changed;
+            }
+        }
+        if check.always_log_success && events[0].is_none() {
+            events[2] = Some(EventKind::Success);
+        }
+        Completion {
+            transition,
+            first_check,
+            events,
+        }
+    }
+
+    fn fail(&mut self, failure: &Failure, check: &HealthCheck) -> Completion {
+        let first_check = std::mem::replace(&mut self.first_check, false);
+        self.successes = 0;
+        let mut transition = Transition::Unchanged;
+        let mut events = [None; 3];
+        let Failure {
+            failure_type,
+            http_status_code,
+            ..
+        } = *failure;
+        let network = matches!(
+            failure_type,
+            FailureType::Network | FailureType::NetworkTimeout
+        );
+        if !self.failed {
+            self.failures = self.failures.saturating_add(1);
+            let at_once = (!network && !failure.retriable) || first_check;
+            if at_once || self.failures == check.unhealthy_threshold {
+                self.failed = true;
+                self.failures = 0;
+                transition = Transition::Changed;
+                events[0] = Some(EventKind::EjectUnhealthy {
+                    failure_type,
+                    http_status_code,
+                });
+            } else {
+                transition = Transition::ChangePending;
+            }
+        }
+        self.timed_out = self.failed && failure_type == FailureType::NetworkTimeout;
+        if first_check || check.always_log_failures {
+            events[1] = Some(EventKind::Failure {
+                failure_type,
+                first_check,
+                http_status_code,
+            });
+        }
+        Completion {
+            transition,
+            first_check,
+            events,
+        }
+    }
+
+    fn next_interval(&self, success: bool, transition: Transition, traffic: bool) -> IntervalKind {
+        let pending = transition == Transition::ChangePending;
+        match (traffic, success, pending) {
+            (false, true, false) => IntervalKind::NoTrafficHealthy,
+            (false, _, _) => IntervalKind::NoTraffic,
+            (true, true, false) => IntervalKind::Interval,
+            (true, true, true) => IntervalKind::HealthyEdge,
+            (true, false, false) => IntervalKind::Unhealthy,
+            (true, false, true) => IntervalKind::UnhealthyEdge,
+        }
+    }
+}
+
+/// The wait of `kind` with its jitter, within the limits.
+fn wait(kind: IntervalKind, cx: &mut Context<'_>) -> Duration {
+    let base = kind.of(cx.check);
+    let percent = base.saturating_mul(cx.check.interval_jitter_percent) / 100;
+    let jitter = part_of(percent, cx.random) + part_of(cx.check.interval_jitter, cx.random);
+    cx.limits.bound(base.saturating_add(jitter))
+}
+
+/// A random duration below `whole`, which is taken in milliseconds as Envoy takes it: below 1 ms, none.
+fn part_of(whole: Duration, random: &mut dyn FnMut() -> u64) -> Duration {
+    if whole < Duration::from_millis(1) {
+        return Duration::ZERO;
+    }
+    let micros = u64::try_from(whole.as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(random() % micros)
+}
+
+/// `wait` after `now`; in thirty years, if the sum cannot be told.
+fn later(now: Instant, wait: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+    now.checked_add(wait).unwrap_or_else(|| now + FAR)
+}
+
+#[cfg(test)]
+mod tests;

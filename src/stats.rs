@@ -1,0 +1,274 @@
+//! Counters, gauges and histograms, under Envoy's names.
+//!
+//! The values are atomics that whoever counts holds by `Arc`; a [`Stats`] value knows them all and lists
+//! them as [`Sample`]s for whoever reads. Nothing here is global: each engine has its own.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+mod cluster;
+mod sample;
+
+pub use cluster::{CheckStats, ClusterStats, Membership};
+pub use sample::{HistogramView, Sample, Value};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// The sum so far.
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    value: AtomicU64,
+    used: AtomicBool,
+}
+
+impl Gauge {
+    /// Sets the value.
+    pub fn set(&self, value: u64) {
+        self.value.store(value, Relaxed);
+        self.used.store(true, Relaxed);
+    }
+
+    /// Adds one.
+    pub fn inc(&self) {
+        self.value.fetch_add(1, Relaxed);
+        self.used.store(true, Relaxed);
+    }
+
+    /// Takes one away.
+    pub fn dec(&self) {
+        self.value.fetch_sub(1, Relaxed);
+    }
+
+    /// Adds one for `true` as `now`, takes one away for `true` as `was`; nothing where both are the same.
+    pub fn shift(&self, was: bool, now: bool) {
+        match (was, now) {
+            (false, true) => self.inc(),
+            (true, false) => self.dec(),
+            (true, true) | (false, false) => (),
+        }
+    }
+
+    /// The value now.
+    pub fn value(&self) -> u64 {
+        self.value.load(Relaxed)
+    }
+
+    /// Whether it was ever set.
+    pub fn used(&self) -> bool {
+        self.used.load(Relaxed)
+    }
+}
+
+/// Durations in milliseconds, counted by upper bounds.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [AtomicU64; Self::BOUNDS_MS.len() + 1],
+    sum_micros: AtomicU64,
+}
+
+impl Histogram {
+    /// Upper bounds of the buckets in milliseconds; a last bucket holds the rest.
+    pub const BOUNDS_MS: [f64; 18] = [
+        0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0,
+        5000.0, 10_000.0, 30_000.0, 60_000.0,
+    ];
+
+    /// Counts one duration.
+    pub fn record(&self, value: Duration) {
+        let ms = value.as_secs_f64() * 1e3;
+        let bucket = Self::BOUNDS_MS.partition_point(|bound| *bound < ms);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+        self.sum_micros.fetch_add(micros, Relaxed);
+    }
+
+    /// What was counted so far.
+    pub fn view(&self) -> HistogramView {
+        HistogramView {
+            buckets: self.buckets.iter().map(|b| b.load(Relaxed)).collect(),
+            sum_micros: self.sum_micros.load(Relaxed),
+        }
+    }
+}
+
+/// The `cluster_manager.` stats.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the names are Envoy's stat names")]
+pub struct ClusterManagerStats {
+    pub cluster_added: Counter,
+    pub cluster_modified: Counter,
+    pub cluster_removed: Counter,
+    pub cluster_updated: Counter,
+    pub active_clusters: Gauge,
+    pub warming_clusters: Gauge,
+}
+
+/// The engine's own stats, under `xds_health.`.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct EngineStats {
+    /// `attempts_in_flight`: attempts that run.
+    pub attempts_in_flight: Gauge,
+    /// `attempts_queued`: attempts that are due and wait for their turn.
+    pub attempts_queued: Gauge,
+    /// `attempts_in_flight_limit`: how many may run at once.
+    pub attempts_in_flight_limit: Gauge,
+    /// `schedule_lag_ms`: by how much attempts began late.
+    pub schedule_lag: Histogram,
+    /// `round_trip_ms`: from sending to a satisfying answer.
+    pub round_trip: Histogram,
+    /// `event_log.dropped`: events lost because a sink could not keep up.
+    pub events_dropped: Counter,
+    /// `event_log.write_errors`: events lost because a sink's file could not be written.
+    pub event_write_errors: Counter,
+}
+
+/// All stats of one engine.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// `cluster_manager.`.
+    pub cluster_manager: ClusterManagerStats,
+    /// `xds_health.`.
+    pub engine: EngineStats,
+    clusters: RwLock<BTreeMap<Arc<str>, Arc<ClusterStats>>>,
+}
+
+impl Stats {
+    /// The stats of the cluster known by `key`; made if there are none. `stat_name` is what names show:
+    /// the cluster's `alt_stat_name`, or its name.
+    pub fn cluster(&self, key: &Arc<str>, stat_name: &Arc<str>) -> Arc<ClusterStats> {
+        let mut clusters = self
+            .clusters
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        match clusters.get(key) {
+            Some(stats) if stats.name() == stat_name => Arc::clone(stats),
+            _ => {
+                let stats = Arc::new(ClusterStats::new(Arc::clone(stat_name)));
+                clusters.insert(Arc::clone(key), Arc::clone(&stats));
+                stats
+            }
+        }
+    }
+
+    /// Forgets the stats of a cluster.
+    pub fn remove_cluster(&self, key: &str) {
+        self.clusters
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(key);
+    }
+
+    /// All stats, ordered by name. Clusters that show one stat name are added up.
+    pub fn samples(&self) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        self.manager_samples(&mut samples);
+        self.engine_samples(&mut samples);
+        let clusters = self.clusters.read().unwrap_or_else(PoisonError::into_inner);
+        for stats in clusters.values() {
+            stats.samples(&mut samples);
+        }
+        drop(clusters);
+        samples.sort_by(|a, b| a.name.cmp(&b.name));
+        samples.dedup_by(|next, kept| kept.absorb(next));
+        samples
+    }
+
+    fn manager_samples(&self, to: &mut Vec<Sample>) {
+        let manager = &self.cluster_manager;
+        for (name, counter) in [
+            ("cluster_added", &manager.cluster_added),
+            ("cluster_modified", &manager.cluster_modified),
+            ("cluster_removed", &manager.cluster_removed),
+            ("cluster_updated", &manager.cluster_updated),
+        ] {
+            to.push(Sample::counter(format!("cluster_manager.{name}"), counter));
+        }
+        for (name, gauge) in [
+            ("active_clusters", &manager.active_clusters),
+            ("warming_clusters", &manager.warming_clusters),
+        ] {
+            to.push(Sample::gauge(format!("cluster_manager.{name}"), gauge));
+        }
+    }
+
+    fn engine_samples(&self, to: &mut Vec<Sample>) {
+        let engine = &self.engine;
+        for (name, gauge) in [
+            ("attempts_in_flight", &engine.attempts_in_flight),
+            ("attempts_queued", &engine.attempts_queued),
+            ("attempts_in_flight_limit", &engine.attempts_in_flight_limit),
+        ] {
+            to.push(Sample::gauge(format!("xds_health.{name}"), gauge));
+        }
+        for (name, counter) in [
+            ("event_log.dropped", &engine.events_dropped),
+            ("event_log.write_errors", &engine.event_write_errors),
+        ] {
+            to.push(Sample::counter(format!("xds_health.{name}"), counter));
+        }
+        for (name, histogram) in [
+            ("schedule_lag_ms", &engine.schedule_lag),
+            ("round_trip_ms", &engine.round_trip),
+        ] {
+            to.push(Sample::histogram(format!("xds_health.{name}"), histogram));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_of_one_stat_name_are_added_up() {
+        let stats = Stats::default();
+        for key in ["a", "hds/a"] {
+            let cluster = stats.cluster(&Arc::from(key), &Arc::from("a"));
+            cluster.check(&Arc::from("")).attempt.add(2);
+        }
+        let samples = stats.samples();
+        let attempts: Vec<_> = samples
+            .iter()
+            .filter(|s| s.name == "cluster.a.health_check.attempt")
+            .collect();
+        assert_eq!(attempts.len(), 1);
+        assert_eq!(attempts[0].value, Value::Counter(4));
+    }
+
+    #[test]
+    fn a_histogram_counts_by_upper_bound() {
+        let histogram = Histogram::default();
+        for micros in [50, 1000, 1001, 70_000_000] {
+            histogram.record(Duration::from_micros(micros));
+        }
+        let view = histogram.view();
+        assert_eq!(view.buckets[0], 1);
+        assert_eq!(view.buckets[3], 1);
+        assert_eq!(view.buckets[4], 1);
+        assert_eq!(view.buckets.last(), Some(&1));
+        assert_eq!(view.sum_micros, 70_002_051);
+    }
+}
