@@ -1,1 +1,3 @@
 //! Active health checking with Envoy's configuration.
+
+pub mod proto;
