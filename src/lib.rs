@@ -4,6 +4,7 @@
 pub mod config;
 pub mod event;
 pub mod host;
+pub mod proto;
 pub mod schedule;
 pub mod session;
 pub mod stats;
