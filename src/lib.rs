@@ -1,3 +1,4 @@
 //! Active health checking with Envoy's configuration.
 
 pub mod proto;
+pub mod validate;
