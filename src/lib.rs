@@ -1,6 +1,7 @@
 //! Active health checking with Envoy's configuration.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod checker;
 pub mod cluster;
 pub mod config;
 pub mod event;
@@ -9,4 +10,6 @@ pub mod proto;
 pub mod schedule;
 pub mod session;
 pub mod snapshot;
+mod sockopt;
 pub mod stats;
+pub mod validate;
