@@ -124,8 +124,6 @@ pub struct Notice {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Started<'a> {
-    /// Its name.
-    pub attempt: AttemptId,
     /// By how much it begins late.
     pub lag: Duration,
     /// The cluster.
@@ -207,7 +205,6 @@ pub struct Clusters {
     dirty: Vec<ClusterId>,
     limits: IntervalLimits,
     random: fastrand::Rng,
-    last_attempt: u32,
 }
 
 impl Clusters {
@@ -223,7 +220,6 @@ impl Clusters {
             dirty: Vec::new(),
             limits: IntervalLimits::default(),
             random: fastrand::Rng::with_seed(seed),
-            last_attempt: 0,
         }
     }
 
@@ -283,21 +279,24 @@ impl Clusters {
         }
     }
 
-    /// Begins the attempt that [`Action::Start`] asked for; none if it is no longer wanted.
-    pub fn start(&mut self, now: Instant, id: SessionId) -> Option<Started<'_>> {
+    /// Begins the attempt that [`Action::Start`] asked for, under a name that no other running attempt has;
+    /// none if it is no longer wanted.
+    pub fn start(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        attempt: AttemptId,
+    ) -> Option<Started<'_>> {
         let slot = self.sessions.get_mut(id.index())?;
         let cluster = self.clusters.get(slot.cluster.index())?;
         let check = cluster.checks.get(usize::from(slot.check))?;
-        let attempt = AttemptId(self.last_attempt.wrapping_add(1));
         let lag = slot.session.handle_start(now, attempt, &check.config)?;
-        self.last_attempt = attempt.0;
         check.stats.attempt.inc();
         if let Some(deadline) = slot.session.poll_timeout() {
             self.wheel.set(id.key(), deadline);
         }
         let view = cluster.part.hosts.get(slot.host as usize)?;
         Some(Started {
-            attempt,
             lag,
             cluster: slot.cluster,
             check: usize::from(slot.check),

@@ -4,6 +4,8 @@
 
 mod cluster;
 mod health_check;
+mod udp;
 
 pub use cluster::{BindConfig, ClusterConfig, Discovery, SocketOption, Thresholds};
 pub use health_check::{CheckerConfig, HealthCheck, TypedConfig};
+pub use udp::UdpConfig;

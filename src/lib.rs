@@ -5,6 +5,7 @@ pub mod checker;
 pub mod cluster;
 pub mod config;
 pub mod event;
+pub mod feed;
 pub mod host;
 pub mod proto;
 pub mod schedule;

@@ -70,7 +70,8 @@ fn open(domain: Domain) -> io::Result<Socket> {
 /// Has the port chosen by `connect`, when the peer is known, not by `bind`.
 #[cfg(target_os = "linux")]
 fn postpone_port(socket: &Socket) -> io::Result<()> {
-    socket.set_bind_address_no_port(true)
+    let yes = 1_i32.to_ne_bytes();
+    crate::sockopt::set(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &yes)
 }
 
 #[cfg(not(target_os = "linux"))]
