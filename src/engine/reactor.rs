@@ -26,8 +26,15 @@ impl Reactor {
     pub(super) fn new() -> io::Result<Self> {
         let poll = Poll::new()?;
         let registry = Arc::new(poll.registry().try_clone()?);
+        #[expect(
+            unsafe_code,
+            reason = "tokio asks for a promise that a type's descriptor is its own and stays the same"
+        )]
+        // SAFETY: a `Poll` opens its descriptor when made, never changes it, and closes it when dropped; the
+        // `AsyncFd` owns it and gives it up only by dropping it.
+        let poll = unsafe { AsyncFd::register_with_interest(poll, Interest::READABLE)? };
         Ok(Self {
-            poll: AsyncFd::register_with_interest(poll, Interest::READABLE)?,
+            poll,
             events: Events::with_capacity(EVENTS),
             registry,
         })
