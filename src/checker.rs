@@ -19,7 +19,7 @@ mod io;
 pub mod udp;
 
 pub use io::AttemptIo;
-pub(crate) use io::{Notes, Waiting};
+pub(crate) use io::Waiting;
 
 /// Makes checkers from the configuration that a type URL names.
 pub trait CheckerFactory: Send + Sync {

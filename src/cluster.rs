@@ -94,6 +94,8 @@ pub enum Action {
     Expire(SessionId, AttemptId),
     /// End the attempt and report nothing.
     Cancel(SessionId, AttemptId),
+    /// The session is gone: whatever was kept for it can go too.
+    Forget(SessionId),
     /// Tell whoever listens to events.
     Event(Notice),
 }
@@ -426,6 +428,12 @@ impl Clusters {
                 return Some((id, cluster.part.clone()));
             }
         }
+    }
+
+    /// The cluster and the position of the check that a session belongs to.
+    pub fn check_of(&self, id: SessionId) -> Option<(ClusterId, usize)> {
+        let slot = self.sessions.get(id.index())?;
+        Some((slot.cluster, usize::from(slot.check)))
     }
 
     /// The sessions of the hosts at `address` in a cluster, in the order of the cluster's checks.

@@ -4,10 +4,12 @@
 pub mod checker;
 pub mod cluster;
 pub mod config;
+pub mod engine;
 pub mod event;
 pub mod feed;
 pub mod host;
 pub mod proto;
+pub mod registry;
 pub mod schedule;
 pub mod session;
 pub mod snapshot;

@@ -14,10 +14,13 @@ use crate::event::{Reason, Shortage};
 /// An attempt may use it or not: one that only awaits other futures need not. Attempts that own a socket can
 /// have the driver watch it, which costs less than a registration with the runtime.
 #[derive(Clone, Debug)]
-pub struct AttemptIo {
+pub struct AttemptIo(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     registry: Arc<Registry>,
     token: Token,
-    notes: Arc<Mutex<Notes>>,
+    notes: Mutex<Notes>,
     buffer: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -59,12 +62,12 @@ impl Waiting {
 impl AttemptIo {
     /// For attempts whose sockets are watched by `registry` under `token`.
     pub(crate) fn new(registry: Arc<Registry>, token: Token, buffer: Arc<Mutex<Vec<u8>>>) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             registry,
             token,
-            notes: Arc::default(),
+            notes: Mutex::default(),
             buffer,
-        }
+        }))
     }
 
     /// Has the attempt polled again when `socket` becomes readable, and `writable` too if so asked.
@@ -81,8 +84,9 @@ impl AttemptIo {
             Interest::READABLE
         };
         let fd = socket.as_fd().as_raw_fd();
-        self.registry
-            .register(&mut SourceFd(&fd), self.token, interest)
+        self.0
+            .registry
+            .register(&mut SourceFd(&fd), self.0.token, interest)
     }
 
     /// The attempt has been sent: its timeout and its round trip begin here.
@@ -114,7 +118,7 @@ impl AttemptIo {
 
     /// Calls `f` with a buffer of `len` bytes that attempts share; its contents are arbitrary.
     pub fn with_buffer<T>(&self, len: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = self.0.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         if buffer.len() < len {
             buffer.resize(len, 0);
         }
@@ -122,6 +126,6 @@ impl AttemptIo {
     }
 
     pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -168,7 +168,7 @@ impl UdpAttempt<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn receive(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
         let State::Receiving(socket) = &self.state else {
             return Poll::Pending;
         };

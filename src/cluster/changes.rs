@@ -460,6 +460,7 @@ impl Clusters {
                 check.stats.cancelled.inc();
                 self.actions.push_back(Action::Cancel(*session, attempt));
             }
+            self.actions.push_back(Action::Forget(*session));
         }
         if !now_there.is_empty() {
             let failed = now_there.iter().any(|(_, _, session)| session.failed());

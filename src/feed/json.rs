@@ -177,7 +177,10 @@ mod tests {
         let failure_type = FailureType::NetworkTimeout;
         let cases = [
             (
-                EventKind::EjectUnhealthy { failure_type, http_status_code: 0 },
+                EventKind::EjectUnhealthy {
+                    failure_type,
+                    http_status_code: 0,
+                },
                 r#""eject_unhealthy_event":{"failure_type":"NETWORK_TIMEOUT","http_status_code":0},"#,
                 "",
                 "",
@@ -189,14 +192,33 @@ mod tests {
                 "",
             ),
             (
-                EventKind::Failure { failure_type, first_check: false, http_status_code: 0 },
+                EventKind::Failure {
+                    failure_type,
+                    first_check: false,
+                    http_status_code: 0,
+                },
                 "",
                 r#""health_check_failure_event":{"failure_type":"NETWORK_TIMEOUT","first_check":false,"http_status_code":0},"#,
                 "",
             ),
-            (EventKind::Degraded, "", r#""degraded_healthy_host":{},"#, ""),
-            (EventKind::NoLongerDegraded, "", r#""no_longer_degraded_host":{},"#, ""),
-            (EventKind::Success, "", "", r#","successful_health_check_event":{}"#),
+            (
+                EventKind::Degraded,
+                "",
+                r#""degraded_healthy_host":{},"#,
+                "",
+            ),
+            (
+                EventKind::NoLongerDegraded,
+                "",
+                r#""no_longer_degraded_host":{},"#,
+                "",
+            ),
+            (
+                EventKind::Success,
+                "",
+                "",
+                r#","successful_health_check_event":{}"#,
+            ),
         ];
         for (kind, before, after, last) in cases {
             let wanted = format!(

@@ -71,7 +71,12 @@ fn open(domain: Domain) -> io::Result<Socket> {
 #[cfg(target_os = "linux")]
 fn postpone_port(socket: &Socket) -> io::Result<()> {
     let yes = 1_i32.to_ne_bytes();
-    crate::sockopt::set(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &yes)
+    crate::sockopt::set(
+        socket,
+        libc::IPPROTO_IP,
+        libc::IP_BIND_ADDRESS_NO_PORT,
+        &yes,
+    )
 }
 
 #[cfg(not(target_os = "linux"))]
