@@ -13,3 +13,17 @@ pub struct Update {
     /// The event sinks of each of its health checks, in their order.
     pub sinks: Vec<Vec<Arc<dyn EventSink>>>,
 }
+impl Update {
+    /// Of its parts.
+    pub fn new(
+        config: Arc<ClusterConfig>,
+        checkers: Vec<Arc<dyn Checker>>,
+        sinks: Vec<Vec<Arc<dyn EventSink>>>,
+    ) -> Self {
+        Self {
+            config,
+            checkers,
+            sinks,
+        }
+    }
+}
