@@ -1,4 +1,13 @@
-//! Compiles `proto/` and nothing else: messages, service stubs and the descriptor set.
+//! Compiles `proto/` and nothing else: messages, service stubs, their validation and the descriptor set.
+
+#[path = "build/names.rs"]
+mod names;
+#[path = "build/options.rs"]
+mod options;
+#[path = "build/reach.rs"]
+mod reach;
+#[path = "build/validation.rs"]
+mod validation;
 
 use std::path::{Path, PathBuf};
 use std::{env, error, fs, io};
@@ -19,13 +28,16 @@ const SERVICES: [(&str, &str); 6] = [
 fn main() -> Result<(), Box<dyn error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
     let out = PathBuf::from(env::var("OUT_DIR")?);
 
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).include_source_info(true);
     compiler.open_files(proto_files(Path::new("proto"))?)?;
     let set = compiler.file_descriptor_set();
-    generate_messages(set, &compiler.descriptor_pool())?;
+    let pool = compiler.descriptor_pool();
+    generate_messages(set, &pool)?;
+    fs::write(out.join("validate.rs"), validation::generate(&pool)?)?;
 
     // The set that is shipped holds the options, which `set` above has lost, and no comments.
     compiler.include_source_info(false);

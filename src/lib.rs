@@ -8,3 +8,4 @@ pub mod proto;
 pub mod schedule;
 pub mod session;
 pub mod stats;
+pub mod validate;
