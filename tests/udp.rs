@@ -10,7 +10,9 @@ use std::time::Duration;
 use common::{Events, check, run, until};
 use tokio::net::UdpSocket;
 use xds_health::checker::udp::UdpChecker;
-use xds_health::config::{BindConfig, ClusterConfig, Discovery, HealthCheck, SocketOption, UdpConfig};
+use xds_health::config::{
+    BindConfig, ClusterConfig, Discovery, HealthCheck, Payload, SocketOption, UdpConfig,
+};
 use xds_health::engine::{Cluster, Engine, Options};
 use xds_health::event::{Reason, Shortage};
 use xds_health::host::{Address, Host};
@@ -55,13 +57,21 @@ struct Bed {
 }
 
 impl Bed {
-    async fn with(payloads: (&[u8], &[u8]), check: HealthCheck, hosts: Vec<Host>, bind: Option<BindConfig>) -> Self {
+    async fn with(
+        payloads: (&[u8], &[u8]),
+        check: HealthCheck,
+        hosts: Vec<Host>,
+        bind: Option<BindConfig>,
+    ) -> Self {
         let options = Options::default().with_seed(1);
         let engine = Engine::start(options, Arc::new(Stats::default())).unwrap();
         let hosts = hosts.into_iter().map(Arc::new).collect();
         let mut config = ClusterConfig::new("c", Discovery::Static(hosts)).with_health_check(check);
         config.bind = bind.map(Arc::new);
-        let config_of_checker = UdpConfig::new(payloads.0, payloads.1).unwrap();
+        let config_of_checker = UdpConfig::new(
+            Payload::new(payloads.0).unwrap(),
+            Payload::new(payloads.1).unwrap(),
+        );
         let checker = Shared(Arc::new(UdpChecker::new(config_of_checker)));
         let cluster = run(&engine, config, checker, &Events::default()).await;
         Self { engine, cluster }
@@ -73,9 +83,7 @@ impl Bed {
 
     /// The only host's view once its verdict is known.
     async fn verdict(&self) -> HostView {
-        let known = |views: &[HostView]| {
-            views.len() == 1 && views[0].verdict() != Verdict::Unknown
-        };
+        let known = |views: &[HostView]| views.len() == 1 && views[0].verdict() != Verdict::Unknown;
         until(&self.cluster, known).await.remove(0)
     }
 
@@ -93,7 +101,10 @@ impl xds_health::checker::Checker for Shared {
         self.0.health_checker_type()
     }
 
-    fn for_host(&self, target: xds_health::checker::Target<'_>) -> Box<dyn xds_health::checker::HostChecker> {
+    fn for_host(
+        &self,
+        target: xds_health::checker::Target<'_>,
+    ) -> Box<dyn xds_health::checker::HostChecker> {
         self.0.for_host(target)
     }
 }
@@ -116,7 +127,10 @@ fn quick() -> HealthCheck {
 
 #[tokio::test]
 async fn other_datagrams_are_passed_over_until_one_matches() {
-    for address in [std::net::IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+    for address in [
+        std::net::IpAddr::from(Ipv4Addr::LOCALHOST),
+        Ipv6Addr::LOCALHOST.into(),
+    ] {
         let peer = Peer::at(address).await;
         let bed = Bed::with((b"ping", b"pong"), patient(), vec![peer.host()], None).await;
         let (payload, from) = peer.next().await;
@@ -161,7 +175,10 @@ async fn a_silent_host_times_out() {
 
 #[tokio::test]
 async fn a_closed_port_fails_at_once() {
-    for address in [std::net::IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+    for address in [
+        std::net::IpAddr::from(Ipv4Addr::LOCALHOST),
+        Ipv6Addr::LOCALHOST.into(),
+    ] {
         let host = Peer::at(address).await.host();
         let bed = Bed::with((b"ping", b"pong"), patient(), vec![host], None).await;
         assert_eq!(bed.reason().await, Reason::Refused);
@@ -231,7 +248,7 @@ async fn checks_go_to_the_health_check_address() {
 async fn attempts_come_from_the_bound_address_of_the_hosts_family() {
     let mut bind = BindConfig::default();
     bind.source = Some(SocketAddr::from(([127, 0, 0, 77], 0)));
-    bind.extra_sources = vec![SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+    bind = bind.with_extra_source(SocketAddr::from((Ipv6Addr::LOCALHOST, 0)));
     bind.socket_options = vec![SocketOption::new(
         libc::IPPROTO_IP,
         libc::IP_TTL,
@@ -242,7 +259,13 @@ async fn attempts_come_from_the_bound_address_of_the_hosts_family() {
         (Ipv6Addr::LOCALHOST.into(), "::1"),
     ] {
         let peer = Peer::at(at).await;
-        let _bed = Bed::with((b"ping", b"pong"), patient(), vec![peer.host()], Some(bind.clone())).await;
+        let _bed = Bed::with(
+            (b"ping", b"pong"),
+            patient(),
+            vec![peer.host()],
+            Some(bind.clone()),
+        )
+        .await;
         let (_, from) = peer.next().await;
         assert_eq!(from.ip().to_string(), source);
     }
@@ -254,7 +277,10 @@ async fn a_source_that_is_not_ours_is_a_local_error() {
     bind.source = Some(SocketAddr::from(([192, 0, 2, 1], 0)));
     let peer = Peer::new().await;
     let bed = Bed::with((b"ping", b"pong"), patient(), vec![peer.host()], Some(bind)).await;
-    assert!(matches!(bed.reason().await, Reason::Local { call: "bind", .. }));
+    assert!(matches!(
+        bed.reason().await,
+        Reason::Local { call: "bind", .. }
+    ));
 }
 
 #[tokio::test]
@@ -263,7 +289,13 @@ async fn a_socket_option_that_does_not_exist_is_a_local_error() {
     bind.socket_options = vec![SocketOption::new(12_345, 1, vec![0; 4])];
     let peer = Peer::new().await;
     let bed = Bed::with((b"ping", b"pong"), patient(), vec![peer.host()], Some(bind)).await;
-    assert!(matches!(bed.reason().await, Reason::Local { call: "setsockopt", .. }));
+    assert!(matches!(
+        bed.reason().await,
+        Reason::Local {
+            call: "setsockopt",
+            ..
+        }
+    ));
 }
 
 #[tokio::test]
@@ -285,7 +317,10 @@ async fn hosts_take_turns_at_a_fixed_local_port() {
         assert_eq!(from.port(), port);
         peer.answer(from, b"pong").await;
     }
-    until(&bed.cluster, |views| views.iter().all(|v| v.verdict() == Verdict::Healthy)).await;
+    until(&bed.cluster, |views| {
+        views.iter().all(|v| v.verdict() == Verdict::Healthy)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -312,7 +347,13 @@ async fn a_pipe_is_checked_by_unix_datagrams() {
     let path = path.to_str().unwrap();
     let nobody = Host::new(Address::Pipe(path.into()));
     let bed = Bed::with((b"ping", b"pong"), patient(), vec![nobody.clone()], None).await;
-    assert!(matches!(bed.reason().await, Reason::Local { call: "connect", .. }));
+    assert!(matches!(
+        bed.reason().await,
+        Reason::Local {
+            call: "connect",
+            ..
+        }
+    ));
     let socket = UnixDatagram::bind(path).unwrap();
     let bed = Bed::of(vec![nobody]).await;
     assert_eq!(bed.reason().await, Reason::Silent);
