@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::cluster::{self, SessionView, Share};
 use crate::config::ClusterConfig;
 use crate::host::{Address, Host};
-use crate::registry::Update;
+use crate::registry::{Change, Update};
 use crate::session::IntervalLimits;
 use crate::snapshot::{HostView, Part};
 use crate::stats::Stats;
@@ -135,6 +135,21 @@ impl Engine {
     /// The engine's stats.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.0.stats
+    }
+
+    /// Does what a feed of configuration tells. Changes of one cluster are done in the order in which this
+    /// is called, if each call has ended before the next.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn apply(&self, change: Change) -> Result<(), Ended> {
+        match change {
+            Change::Cluster(update) => self.set_cluster(update, Origin::Dynamic).await.map(drop),
+            Change::RemoveCluster(name) => self.remove_cluster(&name).await,
+            Change::Hosts { cluster, hosts } => self.reset_hosts(&cluster, hosts).await,
+            Change::HostsUnavailable(cluster) => self.hosts_unavailable(&cluster).await,
+        }
     }
 
     /// Adds a cluster, or changes the one of its name. Changes of one cluster are not to be made

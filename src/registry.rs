@@ -14,6 +14,7 @@ use crate::config::{
     At, CheckerConfig, ClusterConfig, ConfigError, HealthCheck, TypedConfig, resolve,
 };
 use crate::feed::{EventSink, EventSinkFactory, FileSinkFactory};
+use crate::host::Host;
 
 /// Factories by the name of their configuration's message.
 #[derive(Clone)]
@@ -32,6 +33,25 @@ pub struct Update {
     pub checkers: Vec<Arc<dyn Checker>>,
     /// The event sinks of each of its health checks, in their order.
     pub sinks: Vec<Vec<Arc<dyn EventSink>>>,
+}
+
+/// What a feed of configuration, such as xDS, tells the engine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// A cluster came, or changed.
+    Cluster(Update),
+    /// A cluster went.
+    RemoveCluster(Arc<str>),
+    /// The hosts of a cluster are these, and no others.
+    Hosts {
+        /// The cluster's name.
+        cluster: Arc<str>,
+        /// Its hosts.
+        hosts: Arc<[Arc<Host>]>,
+    },
+    /// The hosts of a cluster are not to be waited for any longer.
+    HostsUnavailable(Arc<str>),
 }
 
 impl Update {
