@@ -102,10 +102,11 @@ impl Bed {
                 }
             }
         };
-        let failed_so = until(
-            &self.cluster,
-            |views| matches!(views[0].reason.as_deref(), Some(Reason::Mismatch(m)) if wanted(m)),
-        );
+        let failed_so = until(&self.cluster, |views| {
+            views.first().is_some_and(
+                |view| matches!(view.reason.as_deref(), Some(Reason::Mismatch(m)) if wanted(m)),
+            )
+        });
         tokio::select! {
             () = answering => unreachable!("it goes on for ever"),
             views = failed_so => match views[0].reason.as_deref() {
