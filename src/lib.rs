@@ -1,4 +1,5 @@
 //! Active health checking with Envoy's configuration.
 
+pub mod config;
 pub mod proto;
 pub mod validate;

@@ -1,0 +1,3 @@
+//! Configuration: bytes to checked types, with every error at its field path.
+
+pub mod text;
