@@ -245,3 +245,6 @@ pub fn struct_to_message(
 ) -> Read<DynamicMessage> {
     Reader::new(RepeatedKeys::LastCounts).read(&known::struct_to_node(value), descriptor)
 }
+
+#[cfg(test)]
+mod tests;

@@ -165,21 +165,36 @@ impl Reader {
                         };
                         reader.warn(format_args!("it is given more than once: {what}"));
                     }
-                    if let Some(oneof) = field.containing_oneof() {
-                        let other = oneofs.insert(oneof.name().to_owned(), field.clone());
-                        if let Some(other) = other {
-                            let (message, other) = (descriptor.full_name(), other.name());
-                            reader.fault(format_args!(
-                                "{message} takes one {} only, and {other} is given too",
-                                oneof.name()
-                            ));
-                            return;
-                        }
+                    let other = field
+                        .containing_oneof()
+                        .filter(|oneof| !oneof.is_synthetic())
+                        .and_then(|oneof| oneofs.insert(oneof.name().to_owned(), field.clone()));
+                    if let Some(other) = other {
+                        reader.two_of_one(&other, &field);
+                        // Only for the faults in it.
+                        let mut aside = DynamicMessage::new(descriptor.clone());
+                        reader.field(&entry.node, &field, &mut aside);
+                        return;
                     }
                     reader.field(&entry.node, &field, message);
                 },
             );
         }
+    }
+
+    fn two_of_one(&mut self, first: &FieldDescriptor, second: &FieldDescriptor) {
+        let message = second.parent_message().full_name();
+        let oneof = second.containing_oneof();
+        let oneof = oneof
+            .as_ref()
+            .map_or_else(String::new, |o| o.name().to_owned());
+        let first = match first == second {
+            true => "this one is given twice".to_owned(),
+            false => format!("{} is given too", first.name()),
+        };
+        self.fault(format_args!(
+            "{message} takes one {oneof} only, and {first}"
+        ));
     }
 
     /// The entries that count, in order.
