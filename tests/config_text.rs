@@ -56,7 +56,7 @@ static_resources:
       http_health_check: {path: /, method: GTE}
       tcp_health_check: {}
       custom_health_check:
-        name: n
+        name: udp
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.health_checkers.udp.v3.UdpHealthCheck
           send: {text: 7069, txt: x}

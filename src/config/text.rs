@@ -49,8 +49,10 @@ mod message;
 mod node;
 mod path;
 mod scalar;
+mod structure;
 mod suggest;
 mod unused;
+mod value;
 mod yaml;
 
 use prost_reflect::{DynamicMessage, MessageDescriptor};
@@ -243,7 +245,7 @@ pub fn struct_to_message(
     value: &prost_types::Struct,
     descriptor: &MessageDescriptor,
 ) -> Read<DynamicMessage> {
-    Reader::new(RepeatedKeys::LastCounts).read(&known::struct_to_node(value), descriptor)
+    Reader::new(RepeatedKeys::LastCounts).read(&structure::struct_to_node(value), descriptor)
 }
 
 #[cfg(test)]

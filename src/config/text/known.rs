@@ -1,23 +1,16 @@
-//! The messages that text writes in a way of their own: durations, wrappers, `Struct`, `Any` and
-//! their like. As in Envoy, most of them may also be given as a mapping of their fields.
+//! The messages that text writes in a way of their own: durations, wrappers, `Any` and their like. As in Envoy, most of them may also be given as a mapping of their fields.
 
 use std::mem;
-use std::sync::Arc;
 
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
-use prost_types::value::Kind as StructKind;
-use prost_types::{Any, ListValue, Struct, Value as StructValue};
+use prost_types::Any;
 
-use super::message::Reader;
+use super::message::{Reader, RepeatedKeys};
 use super::node::{Entry, Node, Value, quoted};
 use super::{path, scalar};
 use crate::proto::xds::r#type::v3::TypedStruct;
 use crate::proto::{descriptor_pool, type_url};
-
-/// How deep messages may nest in bytes: prost reads no more than 100, and some room is left for what
-/// the message is put into.
-const MAX_WIRE_DEPTH: usize = 95;
 
 impl Reader {
     /// Reads a message of the kinds above. `None` if it is none of them; `Some(None)` after a fault.
@@ -30,14 +23,14 @@ impl Reader {
         let message = match name {
             "Any" => self.any(node, descriptor),
             "Struct" | "Value" | "ListValue" => self.structure(node, descriptor),
-            "Duration" | "Timestamp" | "FieldMask" => self.from_text(node, descriptor),
+            "Duration" | "Timestamp" | "FieldMask" => self.textual(node, descriptor),
             _ if is_wrapper(name) => self.wrapper(node, descriptor),
             _ => return None,
         };
         Some(message)
     }
 
-    fn from_text(&mut self, node: &Node, descriptor: &MessageDescriptor) -> Option<DynamicMessage> {
+    fn textual(&mut self, node: &Node, descriptor: &MessageDescriptor) -> Option<DynamicMessage> {
         if let Value::Map(_) = &node.value {
             return self.plain_message(node, descriptor);
         }
@@ -79,68 +72,6 @@ impl Reader {
         Some(message)
     }
 
-    fn structure(&mut self, node: &Node, descriptor: &MessageDescriptor) -> Option<DynamicMessage> {
-        let wanted = match (descriptor.name(), &node.value) {
-            ("Value", _) | ("Struct", Value::Map(_)) | ("ListValue", Value::List(_)) => None,
-            ("Struct", _) => Some("a mapping"),
-            (_, _) => Some("a list"),
-        };
-        if let Some(wanted) = wanted {
-            self.fault(format_args!("{} is not {wanted}", node.value));
-            return None;
-        }
-        if self.depth + wire_depth(node) > MAX_WIRE_DEPTH {
-            self.fault("it is nested too deep: want at most about 30 levels");
-            return None;
-        }
-        let value = self.structure_value(node);
-        match (descriptor.name(), value.kind) {
-            ("Struct", Some(StructKind::StructValue(value))) => transcode(&value, descriptor),
-            ("ListValue", Some(StructKind::ListValue(value))) => transcode(&value, descriptor),
-            (_, kind) => transcode(&StructValue { kind }, descriptor),
-        }
-    }
-
-    fn structure_value(&mut self, node: &Node) -> StructValue {
-        let kind = match &node.value {
-            Value::Null => StructKind::NullValue(0),
-            Value::Bool { value, .. } => StructKind::BoolValue(*value),
-            Value::String(text) => StructKind::StringValue(text.to_string()),
-            Value::Number { value, .. } => match scalar::number(value) {
-                Some(number) if number.is_finite() => StructKind::NumberValue(number),
-                _ => {
-                    self.fault(format_args!("{} is out of range", node.value));
-                    StructKind::NumberValue(0.0)
-                }
-            },
-            Value::List(items) => StructKind::ListValue(ListValue {
-                values: items.iter().map(|n| self.structure_value(n)).collect(),
-            }),
-            Value::Map(entries) => StructKind::StructValue(self.structure_fields(entries, &[])),
-        };
-        StructValue { kind: Some(kind) }
-    }
-
-    fn structure_fields(&mut self, entries: &[Entry], except: &[&str]) -> Struct {
-        let mut fields = Struct::default();
-        for entry in self.entries(entries) {
-            if except.contains(&&*entry.key) {
-                continue;
-            }
-            self.within(
-                |path| path::push_key(path, &entry.key),
-                |reader| {
-                    let value = reader.structure_value(&entry.node);
-                    let before = fields.fields.insert(entry.key.to_string(), value);
-                    if before.is_some() {
-                        reader.fault("the key is given more than once");
-                    }
-                },
-            );
-        }
-        fields
-    }
-
     fn any(&mut self, node: &Node, descriptor: &MessageDescriptor) -> Option<DynamicMessage> {
         let Value::Map(entries) = &node.value else {
             let value = &node.value;
@@ -159,6 +90,10 @@ impl Reader {
                 return None;
             }
         };
+        let types = entries.iter().filter(|entry| &*entry.key == "@type");
+        if self.repeated_keys == RepeatedKeys::AllCount && types.count() > 1 {
+            self.fault("\"@type\" is given more than once");
+        }
         let name = match url.rsplit_once('/') {
             Some((host, name)) if !host.is_empty() && !name.is_empty() => name,
             _ => {
@@ -225,8 +160,7 @@ impl Reader {
 
     /// Keeps what is of a type that the crate does not have, for whoever has it.
     fn unknown_type(&mut self, url: &str, node: &Node, entries: &[Entry]) -> Option<Any> {
-        if wire_depth(node) > MAX_WIRE_DEPTH {
-            self.fault("it is nested too deep: want at most about 30 levels");
+        if self.is_too_deep(node) {
             return None;
         }
         let kept = TypedStruct {
@@ -266,18 +200,6 @@ fn has_own_form(name: &str) -> bool {
     })
 }
 
-/// How many messages stand inside one another in the bytes of a `Value`.
-fn wire_depth(node: &Node) -> usize {
-    match &node.value {
-        Value::List(items) => 2 + items.iter().map(wire_depth).max().unwrap_or(0),
-        Value::Map(entries) => {
-            let deepest = entries.iter().map(|entry| wire_depth(&entry.node)).max();
-            3 + deepest.unwrap_or(0)
-        }
-        _ => 1,
-    }
-}
-
 fn field_mask(text: &str) -> prost_types::FieldMask {
     let snake_case = |path: &str| {
         let mut snake = String::new();
@@ -295,50 +217,11 @@ fn field_mask(text: &str) -> prost_types::FieldMask {
     }
 }
 
-fn transcode(
+pub(super) fn transcode(
     message: &impl prost::Message,
     descriptor: &MessageDescriptor,
 ) -> Option<DynamicMessage> {
     let mut dynamic = DynamicMessage::new(descriptor.clone());
     dynamic.transcode_from(message).ok()?;
     Some(dynamic)
-}
-
-/// A `Struct` as the tree that text for it would give.
-pub(super) fn struct_to_node(value: &Struct) -> Node {
-    let entries = value.fields.iter().map(|(key, value)| Entry {
-        key: key.as_str().into(),
-        position: None,
-        node: value_to_node(value),
-    });
-    Node {
-        position: None,
-        value: Value::Map(entries.collect()),
-    }
-}
-
-fn value_to_node(value: &StructValue) -> Node {
-    let value = match &value.kind {
-        None | Some(StructKind::NullValue(_)) => Value::Null,
-        Some(StructKind::BoolValue(value)) => Value::Bool {
-            value: *value,
-            written: if *value { "true" } else { "false" }.into(),
-        },
-        Some(StructKind::NumberValue(number)) => {
-            let written: Arc<str> = number.to_string().into();
-            Value::Number {
-                value: Arc::clone(&written),
-                written,
-            }
-        }
-        Some(StructKind::StringValue(text)) => Value::String(text.as_str().into()),
-        Some(StructKind::ListValue(list)) => {
-            Value::List(list.values.iter().map(value_to_node).collect())
-        }
-        Some(StructKind::StructValue(value)) => return struct_to_node(value),
-    };
-    Node {
-        position: None,
-        value,
-    }
 }

@@ -91,7 +91,7 @@ fn field<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
         .find(|entry| *entry.key == *name || *entry.key == *camel)
         .map(|entry| &entry.node);
     // What a `TypedStruct` holds stands one level further down in the text.
-    let holds_struct = || node.member("@type").and(node.member("value"));
+    let holds_struct = || node.member("@type").and_then(|_| node.member("value"));
     found.or_else(|| field(holds_struct()?, name))
 }
 

@@ -7,7 +7,9 @@ use prost_types::value::Kind;
 
 use super::*;
 use crate::proto::envoy::config::cluster::v3::Cluster;
-use crate::proto::envoy::config::core::v3::health_check::{HttpHealthCheck, Payload, payload};
+use crate::proto::envoy::config::core::v3::health_check::{
+    CustomHealthCheck, HttpHealthCheck, Payload, payload,
+};
 use crate::proto::envoy::config::core::v3::{HealthCheck, Metadata, Node as NodeConfig};
 use crate::proto::envoy::data::core::v3::HealthCheckEvent;
 use crate::proto::envoy::extensions::health_checkers::udp::v3::UdpHealthCheck;
@@ -452,6 +454,12 @@ fn a_repeated_key_is_read_each_time_in_json() {
     let node = read(r#"{"metadata": {"a": 1, "a": 2}}"#);
     let expected = Fault::new("metadata[\"a\"]", "the key is given more than once");
     assert_eq!(node.faults, [expected]);
+    let text = r#"{"typed_config": {"@type": "a/b.C", "@type": "a/b.C"}}"#;
+    let read = Document::from_json(text)
+        .unwrap()
+        .read::<CustomHealthCheck>();
+    let expected = Fault::new("typed_config", "\"@type\" is given more than once");
+    assert_eq!(read.faults, [expected]);
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<Yaml, TextError> {
 }
 
 /// How much text is read again at most for the sake of [`unindented_value`].
-const MAX_REREAD_BYTES: usize = 32 << 20;
+const MAX_REREAD_BYTES: usize = 16 << 20;
 
 /// Envoy takes tabs as indentation within brackets, so JSON in a file for YAML may have them. Blanks
 /// before the content of a line mean nothing there, not even in a quoted scalar.
