@@ -12,6 +12,7 @@ mod error;
 mod health_check;
 pub(crate) mod json;
 mod payload;
+pub mod text;
 mod typed;
 mod udp;
 mod wire;

@@ -1,5 +1,10 @@
 //! What Envoy's messages look like on the wire and in JSON, against recorded bytes: the generated types
 //! and the descriptors must both read and write them as the official parsers do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends at what it does not expect"
+)]
 
 use std::fmt::Debug;
 

@@ -242,7 +242,7 @@ fn numbers_have_bounds() {
 }
 
 #[test]
-fn a_health_checked_named_endpoint_is_reached_through_its_map() {
+fn map_keys_and_map_values_are_checked() {
     let named = Endpoint {
         address: Some(Address::default()),
         ..Endpoint::default()
