@@ -66,10 +66,6 @@ const UNUSED: &[(&str, &[&str])] = &[
         &["outlier_detection"],
     ),
     (
-        "envoy.config.bootstrap.v3.RuntimeLayer",
-        &["disk_layer", "rtds_layer"],
-    ),
-    (
         "envoy.config.cluster.v3.CircuitBreakers.Thresholds",
         &["retry_budget"],
     ),
