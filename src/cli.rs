@@ -125,8 +125,8 @@ fn say(to: &mut dyn Write, text: std::fmt::Arguments<'_>) {
 
 /// Tells all that is wrong with a configuration, a line each.
 fn complain(err: &mut dyn Write, what: &str, error: &crate::config::ConfigError) -> u8 {
-    for fault in error.faults() {
-        say(err, format_args!("{what}: {fault}\n"));
+    for line in error.to_string().lines() {
+        say(err, format_args!("{what}: {line}\n"));
     }
     BAD_CONFIG
 }

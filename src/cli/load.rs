@@ -6,7 +6,6 @@ use std::path::Path;
 
 use crate::config::{At, Bootstrap, ConfigError, Format, Warnings, text::Document};
 use crate::registry::{Registry, Update};
-use crate::validate::Fault;
 
 /// A bootstrap that can be run.
 #[derive(Debug)]
@@ -14,7 +13,7 @@ pub(super) struct Loaded {
     pub(super) bootstrap: Bootstrap,
     /// Its static clusters, with their checkers built.
     pub(super) clusters: Vec<Update>,
-    pub(super) warnings: Vec<Fault>,
+    pub(super) warnings: Warnings,
 }
 
 /// What messages call the file.
@@ -76,10 +75,10 @@ fn load_bytes(bytes: &[u8], format: Format, registry: &Registry) -> Result<Loade
         None => Ok(Loaded {
             bootstrap,
             clusters,
-            warnings: warnings.into_iter().collect(),
+            warnings,
         }),
         Some(error) => Err(match &document {
-            Some(document) => error.placed_in(document),
+            Some(document) => error.located_in(document),
             None => error,
         }),
     }

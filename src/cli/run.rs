@@ -1,17 +1,24 @@
 //! `xds-health run`: the daemon.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use super::load::{self, Loaded};
 use super::{LOCAL, RunArgs, TrafficArg, USAGE, complain, log, say};
 use crate::admin::{self, Admin};
 use crate::engine::{Engine, Options, Origin, Traffic, raise_descriptor_limit};
 use crate::feed::FileSinkFactory;
+use crate::host::Address;
 use crate::registry::Registry;
 use crate::stats::Stats;
+
+/// How long answers of the admin port may still go on when the daemon stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
     if let Err(reason) = log::install(&args.log) {
@@ -25,8 +32,9 @@ pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
         Ok(loaded) => loaded,
         Err(error) => return complain(err, &name, &error),
     };
-    for warning in &loaded.warnings {
-        tracing::warn!(file = %name, path = %warning.path, "{}", warning.reason);
+    for (warning, place) in loaded.warnings.located() {
+        let place = place.map(tracing::field::display);
+        tracing::warn!(file = %name, place, path = %warning.path, reason = %warning.reason, "odd configuration");
     }
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -47,7 +55,7 @@ async fn serve(
     loaded: Loaded,
     registry: Registry,
     stats: Arc<Stats>,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let mut signals = Signals::new()?;
     let shards = args.concurrency.map_or_else(
         || std::thread::available_parallelism().map_or(1, usize::from),
@@ -68,11 +76,11 @@ async fn serve(
         clusters,
         ..
     } = loaded;
-    let listener = match bootstrap.admin.as_ref().and_then(|admin| admin.address.as_ref()) {
-        Some(address) => Some(admin::Listener::bind(address).await?),
+    let listener = match bootstrap.admin.and_then(|admin| admin.address) {
+        Some(address) => Some(AdminPort::bind(&address).await?),
         None => None,
     };
-    let ended = std::io::Error::other;
+    let ended = io::Error::other;
     engine.set_limits(bootstrap.limits).await.map_err(ended)?;
     for cluster in clusters {
         engine
@@ -80,19 +88,58 @@ async fn serve(
             .await
             .map_err(ended)?;
     }
-    let admin = Admin::new(engine.clone()).with_node(bootstrap.node);
-    let served = async {
-        match listener {
-            Some(listener) => listener.serve(admin).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = signals.until_told_to_stop(&registry) => (),
-        result = served => result?,
-    }
+    let (stop, mut stopping) = watch::channel(());
+    let served = listener.map(|listener| {
+        let admin = Admin::new(engine.clone()).with_node(bootstrap.node);
+        tokio::spawn(listener.serve(admin::router(admin), async move {
+            // The sender goes when the daemon stops.
+            while stopping.changed().await.is_ok() {}
+        }))
+    });
+    signals.until_told_to_stop(&registry).await;
     tracing::info!("stopping");
+    drop(stop);
+    if let Some(served) = served {
+        served.await.map_err(ended)?;
+    }
     Ok(())
+}
+
+/// Where the admin port listens.
+enum AdminPort {
+    Tcp(TcpListener),
+    Pipe(UnixListener),
+}
+
+impl AdminPort {
+    async fn bind(address: &Address) -> io::Result<Self> {
+        let bound = match address {
+            Address::Ip(address) => TcpListener::bind(address).await.map(Self::Tcp),
+            Address::Pipe(path) => UnixListener::bind(&**path).map(Self::Pipe),
+            Address::Internal(_) => Err(io::ErrorKind::Unsupported.into()),
+        };
+        match bound {
+            Ok(Self::Tcp(listener)) => {
+                let address = listener.local_addr()?;
+                tracing::info!(%address, "admin port open");
+                Ok(Self::Tcp(listener))
+            }
+            Ok(pipe) => Ok(pipe),
+            Err(error) => Err(io::Error::new(
+                error.kind(),
+                format!("admin port {address}: {error}"),
+            )),
+        }
+    }
+
+    async fn serve(self, router: axum::Router, stop: impl Future<Output = ()> + Send) {
+        let mut limits = admin::Limits::default();
+        limits.drain_timeout = LAST_ANSWERS;
+        match self {
+            Self::Tcp(listener) => admin::serve(listener, router, limits, stop).await,
+            Self::Pipe(listener) => admin::serve(listener, router, limits, stop).await,
+        }
+    }
 }
 
 /// What the daemon is told by signals.
@@ -103,7 +150,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

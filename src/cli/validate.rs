@@ -10,8 +10,8 @@ pub(super) fn validate(args: &ConfigArgs, out: &mut dyn Write, err: &mut dyn Wri
     let name = load::name(&args.config);
     match load::load(&args.config, &Registry::default()) {
         Ok(Loaded { warnings, .. }) => {
-            for warning in warnings {
-                say(err, format_args!("{name}: warning: {warning}\n"));
+            for line in warnings.to_string().lines() {
+                say(err, format_args!("{name}: warning: {line}\n"));
             }
             say(out, format_args!("configuration '{name}' OK\n"));
             0
