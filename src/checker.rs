@@ -10,10 +10,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::config::BindConfig;
+use crate::config::{BindConfig, ConfigError};
 use crate::event::{HealthCheckerType, Outcome};
 use crate::host::Host;
-use crate::validate::Fault;
 
 mod io;
 pub mod udp;
@@ -31,7 +30,7 @@ pub trait CheckerFactory: Send + Sync {
     /// # Errors
     ///
     /// All that is wrong with the configuration, with paths relative to the message.
-    fn create(&self, value: &[u8]) -> Result<Arc<dyn Checker>, Vec<Fault>>;
+    fn create(&self, value: &[u8]) -> Result<Arc<dyn Checker>, ConfigError>;
 
     /// A serialized `google.protobuf.FileDescriptorSet` that holds the message, so that it can also be given
     /// as text or in a `TypedStruct`. Not needed for messages of this crate.

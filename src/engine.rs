@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::cluster::{self, SessionView, Share};
 use crate::config::ClusterConfig;
 use crate::host::{Address, Host};
-use crate::registry::Update;
+use crate::registry::{Change, Update};
 use crate::session::IntervalLimits;
 use crate::snapshot::{HostView, Part};
 use crate::stats::Stats;
@@ -31,7 +31,7 @@ pub use entry::Origin;
 pub use options::{Options, Traffic};
 
 use entry::Entry;
-use shard::{Input, Runtime, Shard};
+use shard::{Input, MembershipChange, Runtime, Shard};
 
 /// Changes that may wait for a shard; who tells it more waits for it.
 const CHANGES: usize = 64;
@@ -137,6 +137,21 @@ impl Engine {
         &self.0.stats
     }
 
+    /// Does what a feed of configuration tells. Changes of one cluster are done in the order in which this
+    /// is called, if each call has ended before the next.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn apply(&self, change: Change) -> Result<(), Ended> {
+        match change {
+            Change::Cluster(update) => self.set_cluster(update, Origin::Dynamic).await.map(drop),
+            Change::RemoveCluster(name) => self.remove_cluster(&name).await,
+            Change::Hosts { cluster, hosts } => self.reset_hosts(&cluster, hosts).await,
+            Change::HostsUnavailable(cluster) => self.hosts_unavailable(&cluster).await,
+        }
+    }
+
     /// Adds a cluster, or changes the one of its name. Changes of one cluster are not to be made
     /// concurrently.
     ///
@@ -151,6 +166,7 @@ impl Engine {
         } = update;
         let stats = self.0.stats.cluster(&config.name, config.stat_name());
         let entry = self.entry(&config, origin);
+        let membership = MembershipChange::new(Some(Arc::clone(&stats)));
         for shard in &self.0.shards {
             let update = cluster::Update::Cluster {
                 config: Arc::clone(&config),
@@ -163,7 +179,7 @@ impl Engine {
                 checkers: checkers.clone(),
                 sinks: sinks.clone(),
             };
-            let input = Input::Update(update, Some(runtime));
+            let input = Input::Update(update, Some(runtime), membership.clone());
             shard.send(input).await.map_err(|_| Ended)?;
         }
         let names: Vec<_> = config.health_checks.iter().map(|c| &c.name).collect();
@@ -185,7 +201,7 @@ impl Engine {
         manager.cluster_removed.inc();
         manager.active_clusters.dec();
         let name = &entry.name;
-        self.tell(|| Input::Update(cluster::Update::RemoveCluster(Arc::clone(name)), None))
+        self.change(name, || cluster::Update::RemoveCluster(Arc::clone(name)))
             .await?;
         self.0.stats.remove_cluster(name);
         Ok(())
@@ -201,12 +217,9 @@ impl Engine {
         cluster: &Arc<str>,
         hosts: Arc<[Arc<Host>]>,
     ) -> Result<(), Ended> {
-        self.tell(|| {
-            let update = cluster::Update::Reset {
-                cluster: Arc::clone(cluster),
-                hosts: Arc::clone(&hosts),
-            };
-            Input::Update(update, None)
+        self.change(cluster, || cluster::Update::Reset {
+            cluster: Arc::clone(cluster),
+            hosts: Arc::clone(&hosts),
         })
         .await
     }
@@ -217,8 +230,10 @@ impl Engine {
     ///
     /// When the engine has ended.
     pub async fn hosts_unavailable(&self, cluster: &Arc<str>) -> Result<(), Ended> {
-        self.tell(|| Input::Update(cluster::Update::HostsUnavailable(Arc::clone(cluster)), None))
-            .await
+        self.change(cluster, || {
+            cluster::Update::HostsUnavailable(Arc::clone(cluster))
+        })
+        .await
     }
 
     /// Bounds all waits that are set from now on.
@@ -260,6 +275,21 @@ impl Engine {
         manager.active_clusters.inc();
         clusters.insert(Arc::clone(&entry.name), Arc::clone(&entry));
         entry
+    }
+
+    async fn change(
+        &self,
+        cluster: &Arc<str>,
+        update: impl Fn() -> cluster::Update,
+    ) -> Result<(), Ended> {
+        let entry = self.read().get(cluster).cloned();
+        let stats = entry.map(|entry| {
+            let config = entry.config.load();
+            self.0.stats.cluster(cluster, config.stat_name())
+        });
+        let membership = MembershipChange::new(stats);
+        self.tell(|| Input::Update(update(), None, membership.clone()))
+            .await
     }
 
     async fn tell(&self, input: impl Fn() -> Input) -> Result<(), Ended> {

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::config::ConfigError;
 use crate::event::HealthCheckEvent;
-use crate::validate::Fault;
 
 mod file;
 pub mod json;
@@ -25,7 +25,7 @@ pub trait EventSinkFactory: Send + Sync {
     /// # Errors
     ///
     /// All that is wrong with the configuration, with paths relative to the message.
-    fn create(&self, value: &[u8]) -> Result<Arc<dyn EventSink>, Vec<Fault>>;
+    fn create(&self, value: &[u8]) -> Result<Arc<dyn EventSink>, ConfigError>;
 
     /// A serialized `google.protobuf.FileDescriptorSet` that holds the message, so that it can also be given
     /// in a `TypedStruct`. Not needed for messages of this crate.

@@ -19,14 +19,34 @@ pub enum Address {
     Ip(SocketAddr),
     /// A path of a Unix domain socket, abstract when it starts with `@`.
     Pipe(Arc<str>),
+    /// A listener inside an Envoy. A host may have such an address, but no check goes there.
+    Internal(Arc<InternalAddress>),
+}
+
+/// A listener inside an Envoy.
+///
+/// Source: `envoy.config.core.v3.EnvoyInternalAddress`. [`Display`](fmt::Display) gives Envoy's text:
+/// `envoy://listener/endpoint`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InternalAddress {
+    /// `server_listener_name`.
+    pub listener: Box<str>,
+    /// `endpoint_id`, which may be empty.
+    pub endpoint_id: Box<str>,
+}
+
+impl fmt::Display for InternalAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "envoy://{}/{}", self.listener, self.endpoint_id)
+    }
 }
 
 impl Address {
-    /// The IP address and port, unless this is a pipe.
+    /// The IP address and port, if this is one.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Ip(address) => Some(*address),
-            Self::Pipe(_) => None,
+            Self::Pipe(_) | Self::Internal(_) => None,
         }
     }
 }
@@ -42,6 +62,7 @@ impl fmt::Display for Address {
         match self {
             Self::Ip(address) => address.fmt(f),
             Self::Pipe(path) => f.write_str(path),
+            Self::Internal(address) => address.fmt(f),
         }
     }
 }

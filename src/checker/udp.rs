@@ -14,11 +14,9 @@ use std::task::{Context, Poll};
 use socket2::Socket;
 
 use super::{Attempt, AttemptIo, Checker, CheckerFactory, HostChecker, Target};
-use crate::config::{BindConfig, UdpConfig};
+use crate::config::{BindConfig, ConfigError, UdpConfig};
 use crate::event::{HealthCheckerType, Mismatch, Outcome, Reason};
 use crate::host::Address;
-use crate::proto::envoy::extensions::health_checkers::udp::v3::UdpHealthCheck;
-use crate::validate::Fault;
 
 mod socket;
 
@@ -38,13 +36,8 @@ impl CheckerFactory for UdpFactory {
         "envoy.extensions.health_checkers.udp.v3.UdpHealthCheck"
     }
 
-    fn create(&self, value: &[u8]) -> Result<Arc<dyn Checker>, Vec<Fault>> {
-        let message = <UdpHealthCheck as prost::Message>::decode(value)
-            .map_err(|error| vec![Fault::new("", error.to_string())])?;
-        let config = UdpConfig::try_from(message)?;
-        Ok(Arc::new(UdpChecker {
-            config: Arc::new(config),
-        }))
+    fn create(&self, value: &[u8]) -> Result<Arc<dyn Checker>, ConfigError> {
+        Ok(Arc::new(UdpChecker::new(UdpConfig::from_bytes(value)?)))
     }
 }
 

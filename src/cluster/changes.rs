@@ -53,36 +53,35 @@ pub enum Update {
 }
 
 impl Clusters {
-    /// Applies a change at `now`.
-    pub fn handle_update(&mut self, now: Instant, update: Update) {
-        match update {
+    /// Applies a change at `now`. Tells whether hosts came or went: `membership_change` is counted by the
+    /// caller, who knows whether several drivers share the change.
+    pub fn handle_update(&mut self, now: Instant, update: Update) -> bool {
+        let changed = match update {
             Update::Cluster {
                 config,
                 stats,
                 traffic,
             } => self.set_cluster(now, config, stats, traffic),
-            Update::RemoveCluster(name) => self.remove_cluster(now, &name),
-            Update::Reset { cluster, hosts } => {
-                if let Some(id) = self.id(&cluster) {
-                    self.reset_hosts(now, id, &hosts);
-                }
+            Update::RemoveCluster(name) => {
+                self.remove_cluster(now, &name);
+                false
             }
-            Update::Upsert { cluster, hosts } => {
-                if let Some(id) = self.id(&cluster) {
-                    self.upsert_hosts(now, id, &hosts);
-                }
-            }
-            Update::Remove { cluster, addresses } => {
-                if let Some(id) = self.id(&cluster) {
-                    self.remove_addresses(now, id, &addresses);
-                }
-            }
+            Update::Reset { cluster, hosts } => self
+                .id(&cluster)
+                .is_some_and(|id| self.reset_hosts(now, id, &hosts)),
+            Update::Upsert { cluster, hosts } => self
+                .id(&cluster)
+                .is_some_and(|id| self.upsert_hosts(now, id, &hosts)),
+            Update::Remove { cluster, addresses } => self
+                .id(&cluster)
+                .is_some_and(|id| self.remove_addresses(now, id, &addresses)),
             Update::HostsUnavailable(name) => {
                 if let Some(id) = self.id(&name) {
                     self.hosts_known(id);
                 }
+                false
             }
-        }
+        };
         // What ends is told before what begins: the name of a session that ended may be another's by now.
         let sessions = &self.sessions;
         let begun = std::mem::take(&mut self.begun).into_iter();
@@ -91,6 +90,7 @@ impl Clusters {
             slot.is_some_and(|slot| slot.session.poll_timeout().is_none())
         });
         self.actions.extend(due.map(Action::Start));
+        changed
     }
 
     fn set_cluster(
@@ -99,7 +99,7 @@ impl Clusters {
         config: Arc<ClusterConfig>,
         stats: Arc<ClusterStats>,
         traffic: bool,
-    ) {
+    ) -> bool {
         let checks = config
             .health_checks
             .iter()
@@ -108,11 +108,12 @@ impl Clusters {
                 stats: stats.check(&check.name),
             })
             .collect();
+        let mut changed = false;
         let id = if let Some(id) = self.id(&config.name) {
             let anew = self.move_stats(id, stats);
             self.change_checks(now, id, checks, anew);
             self.clusters[id.index()].config = Arc::clone(&config);
-            self.review_pending(now, id);
+            changed = self.review_pending(now, id);
             id
         } else {
             let key = self.clusters.insert(Cluster {
@@ -128,15 +129,16 @@ impl Clusters {
             });
             let Ok(key) = u32::try_from(key) else {
                 self.clusters.remove(key);
-                return;
+                return false;
             };
             self.names.insert(Arc::clone(&config.name), ClusterId(key));
             ClusterId(key)
         };
         self.touch(id);
         if let Discovery::Static(hosts) = &config.discovery {
-            self.reset_hosts(now, id, hosts);
+            changed |= self.reset_hosts(now, id, hosts);
         }
+        changed
     }
 
     fn remove_cluster(&mut self, now: Instant, name: &str) {
@@ -174,10 +176,11 @@ impl Clusters {
     }
 
     /// A host that stays only while its checks pass goes once it has none, or once that counts no more.
-    fn review_pending(&mut self, now: Instant, id: ClusterId) {
+    /// Tells whether any went.
+    fn review_pending(&mut self, now: Instant, id: ClusterId) -> bool {
         let config = &self.clusters[id.index()].config;
         if !config.health_checks.is_empty() && !config.ignore_health_on_host_removal {
-            return;
+            return false;
         }
         let mut changed = false;
         for slot in 0..self.slots(id) {
@@ -188,9 +191,7 @@ impl Clusters {
                 changed |= self.retire(now, id, slot);
             }
         }
-        if changed {
-            self.clusters[id.index()].stats.membership.change.inc();
-        }
+        changed
     }
 
     /// Sessions of checks that stay the same go on, unless all are to begin `anew`; the rest begin with the
@@ -225,7 +226,7 @@ impl Clusters {
         self.settle(id);
     }
 
-    fn reset_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) {
+    fn reset_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) -> bool {
         let (share, cluster) = (self.share, &mut self.clusters[id.index()]);
         let is_static = matches!(cluster.config.discovery, Discovery::Static(_));
         let mine = hosts.iter().filter(|host| share.takes(&host.address));
@@ -248,26 +249,22 @@ impl Clusters {
                 changed |= self.retire(now, id, slot);
             }
         }
-        if changed {
-            self.clusters[id.index()].stats.membership.change.inc();
-        }
         self.hosts_known(id);
+        changed
     }
 
-    fn upsert_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) {
+    fn upsert_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) -> bool {
         let share = self.share;
         let mut stays = vec![false; self.clusters[id.index()].part.hosts.slots()];
         let mut changed = false;
         for host in hosts.iter().filter(|host| share.takes(&host.address)) {
             changed |= self.place(now, id, host, &mut stays, true);
         }
-        if changed {
-            self.clusters[id.index()].stats.membership.change.inc();
-        }
         self.hosts_known(id);
+        changed
     }
 
-    fn remove_addresses(&mut self, now: Instant, id: ClusterId, addresses: &[Address]) {
+    fn remove_addresses(&mut self, now: Instant, id: ClusterId, addresses: &[Address]) -> bool {
         let mut changed = false;
         for address in addresses {
             let cluster = &self.clusters[id.index()];
@@ -275,10 +272,8 @@ impl Clusters {
                 changed |= self.retire(now, id, slot);
             }
         }
-        if changed {
-            self.clusters[id.index()].stats.membership.change.inc();
-        }
         self.settle(id);
+        changed
     }
 
     fn hosts_known(&mut self, id: ClusterId) {

@@ -74,6 +74,8 @@ struct World {
     checked: Vec<Address>,
     events: Vec<Notice>,
     cancelled: usize,
+    /// Updates by which hosts came or went.
+    changes: u64,
     parts: BTreeMap<u32, Part>,
 }
 
@@ -93,6 +95,7 @@ impl World {
             checked: Vec::new(),
             events: Vec::new(),
             cancelled: 0,
+            changes: 0,
             parts: BTreeMap::new(),
         }
     }
@@ -120,7 +123,7 @@ impl World {
     }
 
     fn update(&mut self, update: Update) {
-        self.clusters.handle_update(self.now, update);
+        self.changes += u64::from(self.clusters.handle_update(self.now, update));
         self.act();
     }
 
@@ -289,6 +292,11 @@ impl World {
     fn cluster_stats(&self) -> Arc<ClusterStats> {
         let id = self.clusters.id("c").unwrap();
         Arc::clone(&self.clusters.clusters[id.index()].stats)
+    }
+
+    /// What `membership_change` amounts to: what updates did, and what followed from checks.
+    fn changes(&self) -> u64 {
+        self.changes + self.cluster_stats().membership.change.value()
     }
 
     /// Ports that were checked since it was last asked.

@@ -1,63 +1,25 @@
 //! A cluster, checked and with its defaults filled in.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::HealthCheck;
+use prost::Name;
+
+use super::error::Report;
+use super::text::Document;
+use super::{
+    BindConfig, ConfigError, DnsConfig, HealthCheck, TypedConfig, Warnings, endpoint, typed, wire,
+};
 use crate::host::Host;
-
-/// From where attempts are sent.
-///
-/// Source: `envoy.config.core.v3.BindConfig` in `upstream_bind_config`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BindConfig {
-    /// `source_address`; port 0 takes a fresh port for each attempt.
-    pub source: Option<SocketAddr>,
-    /// `extra_source_addresses`: the first of the host's family is taken when `source` is of the other.
-    pub extra_sources: Vec<SocketAddr>,
-    /// `socket_options`, set before binding or as their `state` says.
-    pub socket_options: Vec<SocketOption>,
-}
-
-impl BindConfig {
-    /// The source address for a host at `target`: the first whose family fits, else `source`.
-    pub fn source_for(&self, target: SocketAddr) -> Option<SocketAddr> {
-        self.source
-            .into_iter()
-            .chain(self.extra_sources.iter().copied())
-            .find(|source| source.is_ipv4() == target.is_ipv4())
-            .or(self.source)
-    }
-}
-
-/// A socket option to set on each attempt's socket.
-///
-/// Source: `envoy.config.core.v3.SocketOption`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SocketOption {
-    /// `level`, as for `setsockopt`.
-    pub level: i32,
-    /// `name`, as for `setsockopt`.
-    pub name: i32,
-    /// `int_value` in native byte order, or `buf_value`.
-    pub value: Box<[u8]>,
-    /// Whether it is set after the socket is bound (`STATE_BOUND`), not before.
-    pub after_bind: bool,
-}
-
-impl SocketOption {
-    /// The option `name` of `level` with `value`, set before the socket is bound.
-    pub fn new(level: i32, name: i32, value: impl Into<Box<[u8]>>) -> Self {
-        Self {
-            level,
-            name,
-            value: value.into(),
-            after_bind: false,
-        }
-    }
-}
+use crate::proto::envoy::config::cluster::v3::cluster::{
+    ClusterDiscoveryType, CustomClusterType, DiscoveryType,
+};
+use crate::proto::envoy::config::cluster::v3::{CircuitBreakers, Cluster};
+use crate::proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use crate::proto::envoy::config::core::v3::{ConfigSource, RoutingPriority};
+use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use crate::proto::envoy::extensions::clusters::dns::v3::DnsCluster;
+use crate::validate::FieldPath;
 
 /// Limits of one priority, which `/clusters` shows.
 ///
@@ -87,19 +49,39 @@ impl Default for Thresholds {
 }
 
 /// Where a cluster's hosts come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Discovery {
     /// `STATIC`: the hosts of `load_assignment`. The same address twice is two hosts.
     Static(Vec<Arc<Host>>),
     /// Hosts are told while running, each address once.
     Dynamic,
+    /// `EDS`: hosts come from the endpoint discovery service.
+    Eds(EdsConfig),
+    /// `STRICT_DNS`: every address of every name is a host.
+    StrictDns(Arc<DnsConfig>),
+    /// `LOGICAL_DNS`: the first address of the one name is the one host.
+    LogicalDns(Arc<DnsConfig>),
+    /// A type whose hosts only a proxy knows, as `ORIGINAL_DST`.
+    Other(Arc<str>),
+}
+
+/// Where the endpoints of a cluster are asked for.
+///
+/// Source: `envoy.config.cluster.v3.Cluster.EdsClusterConfig`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct EdsConfig {
+    /// `service_name`, or the name of the cluster: the resource that is asked for.
+    pub service_name: Arc<str>,
+    /// `eds_config`: whom to ask.
+    pub source: Arc<ConfigSource>,
 }
 
 /// A cluster whose hosts are to be checked.
 ///
 /// Source: `envoy.config.cluster.v3.Cluster`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ClusterConfig {
     /// `name`.
@@ -141,6 +123,76 @@ impl ClusterConfig {
         self
     }
 
+    /// The same cluster, bound as `bind` says if it does not say so itself: the cluster manager's
+    /// `upstream_bind_config`.
+    pub fn with_default_bind(mut self, bind: Option<&Arc<BindConfig>>) -> Self {
+        self.bind = self.bind.or_else(|| bind.cloned());
+        self
+    }
+
+    /// Checks a message.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, with paths such as `health_checks[0].timeout`. What a checker or an
+    /// event sink is told is not looked at: see [`typed::resolve`].
+    ///
+    /// [`typed::resolve`]: super::resolve
+    pub fn from_message(message: &Cluster, warnings: &mut Warnings) -> Result<Self, ConfigError> {
+        wire::convert(message, warnings, Self::read)
+    }
+
+    /// Checks a serialized message, as in an answer of the cluster discovery service.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ClusterConfig::from_message`]; also for bytes that are no such message.
+    pub fn from_bytes(bytes: &[u8], warnings: &mut Warnings) -> Result<Self, ConfigError> {
+        Self::from_message(&wire::decode(bytes)?, warnings)
+    }
+
+    /// Checks what a text tells, in which all faults then have their places.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ClusterConfig::from_message`]; also what cannot be read.
+    pub fn from_document(
+        document: &Document,
+        warnings: &mut Warnings,
+    ) -> Result<Self, ConfigError> {
+        wire::convert_document(document, warnings, Self::read)
+    }
+
+    /// The hosts of this cluster by `assignment`, which the endpoint discovery service gave.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, with paths such as
+    /// `endpoints[0].lb_endpoints[1].endpoint.address.socket_address.address`.
+    pub fn hosts(
+        &self,
+        assignment: &ClusterLoadAssignment,
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Arc<Host>>, ConfigError> {
+        wire::convert(assignment, warnings, |message, at, report| {
+            let checked = !self.health_checks.is_empty();
+            Some(endpoint::read_hosts(message, checked, at, report))
+        })
+    }
+
+    /// As [`ClusterConfig::hosts`], by a serialized `envoy.config.endpoint.v3.ClusterLoadAssignment`.
+    ///
+    /// # Errors
+    ///
+    /// As there; also for bytes that are no such message.
+    pub fn hosts_from_bytes(
+        &self,
+        bytes: &[u8],
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Arc<Host>>, ConfigError> {
+        self.hosts(&wire::decode(bytes)?, warnings)
+    }
+
     /// What stands for the cluster in stat names.
     pub fn stat_name(&self) -> &Arc<str> {
         self.alt_stat_name.as_ref().unwrap_or(&self.name)
@@ -150,4 +202,223 @@ impl ClusterConfig {
     pub fn checks(&self, host: &Host) -> bool {
         !self.health_checks.is_empty() && !host.check_disabled
     }
+
+    /// Whether the hosts of this cluster can be found by what is built in. To be asked before a cluster is
+    /// run; one without health checks needs no hosts.
+    ///
+    /// # Errors
+    ///
+    /// The cluster has health checks, and a type that is read but cannot be run yet.
+    pub fn require_built_in(&self) -> Result<(), ConfigError> {
+        let kind = match &self.discovery {
+            _ if self.health_checks.is_empty() => return Ok(()),
+            Discovery::Static(_) | Discovery::Dynamic => return Ok(()),
+            Discovery::Eds(_) => "EDS",
+            Discovery::StrictDns(_) => "STRICT_DNS",
+            Discovery::LogicalDns(_) => "LOGICAL_DNS",
+            Discovery::Other(kind) => kind,
+        };
+        let reason =
+            format!("hosts of clusters of type {kind} cannot be found: it is not built in");
+        Err(ConfigError::new("type", reason))
+    }
+
+    pub(super) fn read(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Option<Self> {
+        let health_checks = read_checks(message, at, report);
+        let discovery = read_discovery(message, at, report);
+        let bind = message.upstream_bind_config.as_ref();
+        let bind =
+            bind.map(|bind| BindConfig::read(bind, &at.field("upstream_bind_config"), report));
+        report.deprecated(
+            message.http_protocol_options.is_some(),
+            "http_protocol_options",
+            at,
+        );
+        report.deprecated(
+            message.http2_protocol_options.is_some(),
+            "http2_protocol_options",
+            at,
+        );
+
+        let mut cluster = Self::new(message.name.as_str(), discovery?);
+        if !message.alt_stat_name.is_empty() {
+            cluster.alt_stat_name = Some(message.alt_stat_name.as_str().into());
+        }
+        cluster.health_checks = health_checks;
+        cluster.ignore_health_on_host_removal = message.ignore_health_on_host_removal;
+        let lb = message.common_lb_config.as_ref();
+        cluster.ignore_new_hosts_until_first_hc =
+            lb.is_some_and(|lb| lb.ignore_new_hosts_until_first_hc);
+        if let Some(bind) = bind {
+            cluster.bind = Some(Arc::new(bind?));
+        }
+        if let Some(breakers) = &message.circuit_breakers {
+            cluster.thresholds = read_thresholds(breakers);
+        }
+        Some(cluster)
+    }
+}
+
+impl TryFrom<&Cluster> for ClusterConfig {
+    type Error = ConfigError;
+
+    fn try_from(message: &Cluster) -> Result<Self, ConfigError> {
+        Self::from_message(message, &mut Warnings::default())
+    }
+}
+
+fn read_checks(
+    message: &Cluster,
+    at: &FieldPath<'_>,
+    report: &mut Report,
+) -> Vec<Arc<HealthCheck>> {
+    let several = message.health_checks.len() > 1;
+    let mut names = HashMap::new();
+    let mut checks = Vec::with_capacity(message.health_checks.len());
+    for (index, check) in message.health_checks.iter().enumerate() {
+        let at = at.item("health_checks", index);
+        if several && check.name.is_empty() {
+            let reason = "value is required where a cluster has several health checks";
+            report.fault::<()>(&at.field("name"), reason);
+        } else if let Some(first) = names.insert(&check.name, index) {
+            let reason = format!("{:?} is the name of health_checks[{first}] too", check.name);
+            report.fault::<()>(&at.field("name"), reason);
+        }
+        checks.extend(HealthCheck::read(check, &at, report).map(Arc::new));
+    }
+    checks
+}
+
+fn read_discovery(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Option<Discovery> {
+    let discovery = match &message.cluster_discovery_type {
+        None => read_static(message, at, report),
+        Some(ClusterDiscoveryType::Type(discovery)) => {
+            match DiscoveryType::try_from(*discovery).ok()? {
+                DiscoveryType::Static => read_static(message, at, report),
+                DiscoveryType::StrictDns => read_dns(message, false, at, report)?,
+                DiscoveryType::LogicalDns => read_dns(message, true, at, report)?,
+                DiscoveryType::Eds => return read_eds(message, at, report),
+                DiscoveryType::OriginalDst => Discovery::Other("ORIGINAL_DST".into()),
+            }
+        }
+        Some(ClusterDiscoveryType::ClusterType(custom)) => {
+            read_custom(message, custom, at, report)?
+        }
+    };
+    if message.eds_cluster_config.is_some() {
+        let reason = "is for clusters of type EDS only";
+        return report.fault(&at.field("eds_cluster_config"), reason);
+    }
+    Some(discovery)
+}
+
+fn read_static(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Discovery {
+    let checked = !message.health_checks.is_empty();
+    let hosts = message.load_assignment.as_ref().map(|assignment| {
+        endpoint::read_hosts(assignment, checked, &at.field("load_assignment"), report)
+    });
+    Discovery::Static(hosts.unwrap_or_default())
+}
+
+fn read_eds(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Option<Discovery> {
+    let at = at.field("eds_cluster_config");
+    let Some(eds) = &message.eds_cluster_config else {
+        return report.fault(&at, "value is required for clusters of type EDS");
+    };
+    let at_source = at.field("eds_config");
+    let Some(source) = &eds.eds_config else {
+        return report.fault(&at_source, "value is required");
+    };
+    let by_path = matches!(
+        source.config_source_specifier,
+        Some(ConfigSourceSpecifier::Path(_))
+    );
+    report.deprecated(by_path, "path", &at_source);
+    let name = Some(&eds.service_name).filter(|name| !name.is_empty());
+    Some(Discovery::Eds(EdsConfig {
+        service_name: name.unwrap_or(&message.name).as_str().into(),
+        source: Arc::new(source.clone()),
+    }))
+}
+
+fn read_dns(
+    message: &Cluster,
+    logical: bool,
+    at: &FieldPath<'_>,
+    report: &mut Report,
+) -> Option<Discovery> {
+    let dns = DnsConfig::read(message, at, report)?;
+    name_or_names(dns, logical, message, at, report)
+}
+
+fn name_or_names(
+    dns: DnsConfig,
+    logical: bool,
+    message: &Cluster,
+    at: &FieldPath<'_>,
+    report: &mut Report,
+) -> Option<Discovery> {
+    if !logical {
+        return Some(Discovery::StrictDns(Arc::new(dns)));
+    }
+    let groups = message.load_assignment.iter().flat_map(|a| &a.endpoints);
+    let count: usize = groups.map(|group| group.lb_endpoints.len()).sum();
+    if count != 1 {
+        let reason =
+            format!("a cluster of type LOGICAL_DNS has one endpoint, but here are {count}");
+        return report.fault(&at.field("load_assignment"), reason);
+    }
+    Some(Discovery::LogicalDns(Arc::new(dns)))
+}
+
+/// A type by extension: Envoy's own types have one each, found by the message or by the name.
+fn read_custom(
+    message: &Cluster,
+    custom: &CustomClusterType,
+    at: &FieldPath<'_>,
+    report: &mut Report,
+) -> Option<Discovery> {
+    let at_type = at.field("cluster_type");
+    if let Some(config) = &custom.typed_config {
+        let at_config = at_type.field("typed_config");
+        let config = TypedConfig::from(config);
+        let found = match typed::resolve(&config) {
+            Ok(found) => found,
+            Err(error) => return report.within(&at_config, error),
+        };
+        if found.name != DnsCluster::full_name() {
+            return Some(Discovery::Other(found.name.into()));
+        }
+        let dns = match wire::decode_checked::<DnsCluster>(&found.value) {
+            Ok(dns) => dns,
+            Err(error) => return report.within(&at_config, error),
+        };
+        let logical = dns.all_addresses_in_single_endpoint;
+        let dns = DnsConfig::read_extension(message, &dns, at, &at_config, report);
+        return name_or_names(dns, logical, message, at, report);
+    }
+    match custom.name.as_str() {
+        "envoy.cluster.static" => Some(read_static(message, at, report)),
+        "envoy.cluster.strict_dns" | "envoy.cluster.dns" => read_dns(message, false, at, report),
+        "envoy.cluster.logical_dns" => read_dns(message, true, at, report),
+        name => Some(Discovery::Other(name.into())),
+    }
+}
+
+/// The limits of the default and the high priority; of several for one, the first, as with Envoy.
+fn read_thresholds(message: &CircuitBreakers) -> [Thresholds; 2] {
+    [RoutingPriority::Default, RoutingPriority::High].map(|priority| {
+        let mut of_priority = message.thresholds.iter();
+        let defaults = Thresholds::default();
+        of_priority
+            .find(|limits| limits.priority == priority as i32)
+            .map_or(defaults, |limits| Thresholds {
+                max_connections: limits.max_connections.unwrap_or(defaults.max_connections),
+                max_pending_requests: limits
+                    .max_pending_requests
+                    .unwrap_or(defaults.max_pending_requests),
+                max_requests: limits.max_requests.unwrap_or(defaults.max_requests),
+                max_retries: limits.max_retries.unwrap_or(defaults.max_retries),
+            })
+    })
 }

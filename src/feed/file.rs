@@ -14,10 +14,11 @@ use std::time::Duration;
 use prost::Message;
 
 use super::{EventSink, EventSinkFactory, json};
+use crate::config::ConfigError;
 use crate::event::HealthCheckEvent;
 use crate::proto::envoy::extensions::health_check::event_sinks::file::v3::HealthCheckEventFileSink;
 use crate::stats::Stats;
-use crate::validate::{Fault, Validate};
+use crate::validate::Validate;
 
 /// Lines that may wait for a file.
 const QUEUE: usize = 16_384;
@@ -74,16 +75,20 @@ impl EventSinkFactory for FileSinkFactory {
         Self::MESSAGE_NAME
     }
 
-    fn create(&self, value: &[u8]) -> Result<Arc<dyn EventSink>, Vec<Fault>> {
+    fn create(&self, value: &[u8]) -> Result<Arc<dyn EventSink>, ConfigError> {
         let config = HealthCheckEventFileSink::decode(value)
-            .map_err(|error| vec![Fault::new("", error.to_string())])?;
-        config.validate()?;
+            .map_err(|error| ConfigError::new("", error.to_string()))?;
+        if let Err(faults) = config.validate()
+            && let Some(error) = ConfigError::from_faults(faults)
+        {
+            return Err(error);
+        }
         let path = &config.event_log_path;
         let file = self.open(path).map_err(|error| {
-            vec![Fault::new(
+            ConfigError::new(
                 "event_log_path",
                 format!("cannot open {path:?} for appending: {error}"),
-            )]
+            )
         })?;
         Ok(file)
     }
@@ -298,8 +303,8 @@ mod tests {
             ("", "value length must be at least 1 characters"),
         ] {
             let faults = factory.create(&FileSinkFactory::config(path)).unwrap_err();
-            assert_eq!(faults[0].path, "event_log_path");
-            assert!(faults[0].reason.contains(reason), "{}", faults[0].reason);
+            assert!(faults.to_string().starts_with("event_log_path: "));
+            assert!(faults.to_string().contains(reason), "{faults}");
         }
     }
 

@@ -89,6 +89,13 @@ fn write_address(line: &mut String, address: &Address) {
             write_string(line, path);
             line.push_str(",\"mode\":0}}");
         }
+        Address::Internal(address) => {
+            line.push_str("{\"envoy_internal_address\":{\"server_listener_name\":");
+            write_string(line, &address.listener);
+            line.push_str(",\"endpoint_id\":");
+            write_string(line, &address.endpoint_id);
+            line.push_str("}}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The socket of a UDP attempt, and what its errors mean.
 
 use std::io::{self, Read};
+use std::net::SocketAddr;
 
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -35,10 +36,14 @@ pub(super) fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<Soc
             let peer = SockAddr::unix(path).map_err(|error| trouble("connect", &error))?;
             (Domain::UNIX, peer)
         }
+        Address::Internal(_) => {
+            let reason = "a listener inside an Envoy cannot be checked";
+            return Err(Trouble::Failed(Reason::Other(reason.into())));
+        }
     };
     let socket = open(domain).map_err(|error| trouble("socket", &error))?;
     if let (Some(bind), Address::Ip(address)) = (bind, target) {
-        options(&socket, bind, false)?;
+        options(&socket, bind, *address, false)?;
         if let Some(source) = bind.source_for(*address) {
             if source.port() == 0 {
                 postpone_port(&socket).map_err(|error| trouble("setsockopt", &error))?;
@@ -47,7 +52,7 @@ pub(super) fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<Soc
                 .bind(&source.into())
                 .map_err(|error| trouble("bind", &error))?;
         }
-        options(&socket, bind, true)?;
+        options(&socket, bind, *address, true)?;
     }
     socket
         .connect(&peer)
@@ -84,8 +89,13 @@ fn postpone_port(_socket: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-fn options(socket: &Socket, bind: &BindConfig, after_bind: bool) -> Result<(), Trouble> {
-    for option in &bind.socket_options {
+fn options(
+    socket: &Socket,
+    bind: &BindConfig,
+    target: SocketAddr,
+    after_bind: bool,
+) -> Result<(), Trouble> {
+    for option in bind.options_for(target) {
         if option.after_bind == after_bind {
             crate::sockopt::set(socket, option.level, option.name, &option.value)
                 .map_err(|error| trouble("setsockopt", &error))?;

@@ -194,7 +194,7 @@ fn a_pending_host_goes_with_what_it_was_kept_for() {
     let mut world = pending();
     world.set(dynamic(&[]));
     assert_eq!((world.hosts(), world.flags(2).as_str()), (1, "healthy"));
-    assert_eq!(world.cluster_stats().membership.change.value(), 2);
+    assert_eq!(world.changes(), 2);
 
     let mut world = pending();
     let config = ClusterConfig {
