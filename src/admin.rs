@@ -9,6 +9,17 @@
 //! is a regular expression of the `regex` crate with ASCII classes, close to RE2; warming clusters are shown;
 //! a cluster's name is one label value for Prometheus even with dots in it; histograms know no interval and
 //! show upper bounds of buckets.
+//!
+//! ```no_run
+//! use xds_health::admin::{self, Admin, Limits};
+//! # async fn example(engine: xds_health::engine::Engine, end: tokio::sync::oneshot::Receiver<()>) -> std::io::Result<()> {
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:9901").await?;
+//! let pages = admin::router(Admin::new(engine));
+//! let end = async { end.await.unwrap_or_default() };
+//! admin::serve(listener, pages, Limits::default(), end).await;
+//! # Ok(())
+//! # }
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -89,12 +100,12 @@ struct Shared {
 ///
 /// Source: `envoy.admin.v3.ServerInfo.State`, of which these two are known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ServerState {
     Live = 0,
     PreInitializing = 2,
 }
 
-impl State {
+impl ServerState {
     fn name(self) -> &'static str {
         match self {
             Self::Live => "LIVE",
@@ -104,9 +115,9 @@ impl State {
 }
 
 impl Shared {
-    fn state(&self) -> State {
+    fn state(&self) -> ServerState {
         if self.live.load(Relaxed) {
-            return State::Live;
+            return ServerState::Live;
         }
         let open = match &self.admin.gate {
             Some(gate) => *gate.borrow() || gate.has_changed().is_err(),
@@ -118,8 +129,8 @@ impl Shared {
             });
         if ready {
             self.live.store(true, Relaxed);
-            return State::Live;
+            return ServerState::Live;
         }
-        State::PreInitializing
+        ServerState::PreInitializing
     }
 }

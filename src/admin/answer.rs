@@ -2,11 +2,11 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 
 use super::Shared;
@@ -28,8 +28,21 @@ pub(super) fn json(json: impl Into<Body>) -> Response {
     answer(StatusCode::OK, "application/json", json.into())
 }
 
-pub(super) fn bad_request(message: impl Into<Body>) -> Response {
-    text(StatusCode::BAD_REQUEST, message)
+/// Why there is no answer, as the client is told.
+#[derive(Debug)]
+pub(super) struct Refused(StatusCode, String);
+
+impl Refused {
+    /// The client asked for what cannot be.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self(StatusCode::BAD_REQUEST, message.into())
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        text(self.0, self.1)
+    }
 }
 
 fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response {
@@ -54,16 +67,14 @@ fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Respons
 ///
 /// # Errors
 ///
-/// An answer that says so, if it panicked or the runtime ends.
+/// When it panicked, or the runtime ends.
 pub(super) async fn off_runtime<T: Send + 'static>(
     shared: &Shared,
     build: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Response> {
+) -> Result<T, Refused> {
     let failed = || {
-        text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the answer could not be built\n",
-        )
+        let message = "the answer could not be built\n".to_owned();
+        Refused(StatusCode::INTERNAL_SERVER_ERROR, message)
     };
     let _permit = shared.builders.acquire().await.map_err(|_| failed())?;
     tokio::task::spawn_blocking(build)
@@ -94,8 +105,8 @@ struct Pieces<W> {
 enum Piece {
     /// One is to be written.
     Next,
-    /// One was written; others have their turn before the next.
-    Rest,
+    /// One was written; other tasks, timers and sockets have their turn before the next.
+    Rest(Pin<Box<dyn Future<Output = ()> + Send>>),
     Done,
 }
 
@@ -107,10 +118,14 @@ impl<W: FnMut(&mut String) -> More + Unpin> hyper::body::Body for Pieces<W> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Piece::Rest(turn) = &mut self.state {
+            ready!(turn.as_mut().poll(cx));
+            self.state = Piece::Next;
+        }
         match self.state {
             Piece::Next => {
                 let mut chunk = String::with_capacity(CHUNK + CHUNK / 8);
-                self.state = Piece::Rest;
+                self.state = Piece::Rest(Box::pin(tokio::task::yield_now()));
                 while chunk.len() < CHUNK {
                     if (self.write)(&mut chunk) == More::No {
                         self.state = Piece::Done;
@@ -119,12 +134,7 @@ impl<W: FnMut(&mut String) -> More + Unpin> hyper::body::Body for Pieces<W> {
                 }
                 Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk.into()))))
             }
-            Piece::Rest => {
-                self.state = Piece::Next;
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Piece::Done => Poll::Ready(None),
+            Piece::Rest(_) | Piece::Done => Poll::Ready(None),
         }
     }
 

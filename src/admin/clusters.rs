@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::Shared;
-use super::answer::{self, More};
+use super::answer::{self, More, Refused};
 use super::query::Query;
 use crate::config::ClusterConfig;
 use crate::engine::{Cluster, Origin, Snapshot};
@@ -19,30 +19,26 @@ use crate::snapshot::HostView;
 mod json;
 mod text;
 
-pub(super) async fn page(State(shared): State<Arc<Shared>>, query: Query) -> Response {
-    let filter = match query.filter() {
-        Ok(filter) => filter,
-        Err(answer) => return answer,
-    };
+pub(super) async fn page(
+    State(shared): State<Arc<Shared>>,
+    query: Query,
+) -> Result<Response, Refused> {
+    let filter = query.filter()?;
     let engine = shared.admin.engine.clone();
     let named = move || {
         let mut clusters = engine.clusters();
         clusters.retain(|cluster| filter.finds(cluster.name()));
         clusters
     };
-    let mut walk = match answer::off_runtime(&shared, named).await {
-        Ok(clusters) => Walk::new(clusters),
-        Err(answer) => return answer,
-    };
+    let mut walk = Walk::new(answer::off_runtime(&shared, named).await?);
     if query.get("format") == Some("json") {
         let mut form = json::Form::default();
-        return answer::json(answer::streamed(move |to| walk.write(&mut form, to)));
+        let body = answer::streamed(move |to| walk.write(&mut form, to));
+        return Ok(answer::json(body));
     }
     let mut form = text::Form::default();
-    answer::text(
-        StatusCode::OK,
-        answer::streamed(move |to| walk.write(&mut form, to)),
-    )
+    let body = answer::streamed(move |to| walk.write(&mut form, to));
+    Ok(answer::text(StatusCode::OK, body))
 }
 
 /// Writes clusters in one form. All is handed to it in order.

@@ -160,7 +160,7 @@ async fn index() -> Response {
     } in &PAGES
     {
         let line = match method {
-            Verb::Get => format!("<li><a href=\"{path}\">{path}</a>: {help}\n"),
+            Verb::Get => format!("<li><a href=\".{path}\">{path}</a>: {help}\n"),
             Verb::Post => format!("<li>{path} (POST): {help}\n"),
         };
         page.push_str(&line);

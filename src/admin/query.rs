@@ -2,10 +2,9 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::response::Response;
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::answer;
+use super::answer::Refused;
 
 /// How large a compiled filter may be, in bytes; it bounds what looking for it in one name can cost.
 const FILTER_SIZE: usize = 64 * 1024;
@@ -28,21 +27,22 @@ impl Query {
 
     /// Whether the parameter is given, with a value or without.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.get(name).is_some()
+        self.0.iter().any(|(n, _)| n == name)
     }
 
-    /// The parameter's value.
+    /// The parameter's value, unless it is empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| &**v)
+        let (_, value) = self.0.iter().find(|(n, _)| n == name)?;
+        Some(&**value).filter(|value| !value.is_empty())
     }
 
     /// The filter on names.
     ///
     /// # Errors
     ///
-    /// An answer that says what is wrong with it.
-    pub(super) fn filter(&self) -> Result<Filter, Response> {
-        let Some(pattern) = self.get("filter").filter(|pattern| !pattern.is_empty()) else {
+    /// When it is no regular expression, or one that is too large.
+    pub(super) fn filter(&self) -> Result<Filter, Refused> {
+        let Some(pattern) = self.get("filter") else {
             return Ok(Filter(None));
         };
         // Without Unicode, classes are ASCII as in RE2, and small.
@@ -52,10 +52,10 @@ impl Query {
             .build();
         match regex {
             Ok(regex) => Ok(Filter(Some(regex))),
-            Err(error) => Err(answer::bad_request(format!(
-                "Invalid regex: {}\n",
-                cause(&error)
-            ))),
+            Err(error) => {
+                let message = format!("Invalid regex: {}\n", cause(&error));
+                Err(Refused::bad_request(message))
+            }
         }
     }
 }
@@ -111,11 +111,11 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 impl<S: Sync> FromRequestParts<S> for Query {
-    type Rejection = Response;
+    type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
         Self::parse(parts.uri.query().unwrap_or_default())
-            .ok_or_else(|| answer::bad_request("Invalid query: not UTF-8\n"))
+            .ok_or_else(|| Refused::bad_request("Invalid query: not UTF-8\n"))
     }
 }
 
@@ -129,6 +129,8 @@ mod tests {
         assert_eq!(query.get("filter"), Some("a.++b %zz%"));
         assert_eq!(query.get("x"), Some("1=2"));
         assert!(query.has("usedonly") && !query.has("used"));
+        let empty = Query::parse("format=").unwrap();
+        assert!(empty.has("format") && empty.get("format").is_none());
         assert_eq!(Query::parse("a=%ff"), None);
         assert_eq!(Query::parse("a=%C3%a9").unwrap().get("a"), Some("\u{e9}"));
     }

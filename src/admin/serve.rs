@@ -51,6 +51,18 @@ impl Limits {
         self
     }
 
+    /// The same with another [`Limits::head_bytes`].
+    pub fn with_head_bytes(mut self, bytes: usize) -> Self {
+        self.head_bytes = bytes;
+        self
+    }
+
+    /// The same with another [`Limits::drain_timeout`].
+    pub fn with_drain_timeout(mut self, timeout: Duration) -> Self {
+        self.drain_timeout = timeout;
+        self
+    }
+
     /// The same with another [`Limits::request_timeout`].
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;

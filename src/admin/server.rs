@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::State as Extension;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use prost_types::value::Kind;
 
 use super::json::Layout;
-use super::{Shared, State, answer};
+use super::{ServerState, Shared, answer};
 use crate::feed::json::write_string;
 use crate::proto::envoy::config::core::v3::node::UserAgentVersionType;
 use crate::proto::envoy::config::core::v3::{Locality, Node};
@@ -17,18 +17,18 @@ use crate::stats::{Gauge, Sample};
 /// Name and version of this program.
 const VERSION: &str = concat!("xds-health/", env!("CARGO_PKG_VERSION"));
 
-pub(super) async fn ready(Extension(shared): Extension<Arc<Shared>>) -> Response {
+pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let state = shared.state();
     let status = match state {
-        State::Live => StatusCode::OK,
-        State::PreInitializing => StatusCode::SERVICE_UNAVAILABLE,
+        ServerState::Live => StatusCode::OK,
+        ServerState::PreInitializing => StatusCode::SERVICE_UNAVAILABLE,
     };
     answer::text(status, format!("{}\n", state.name()))
 }
 
 /// `envoy.admin.v3.ServerInfo`, with default values like Envoy and without what this server has not. It
 /// cannot be restarted hot, so both uptimes are one.
-pub(super) async fn info(Extension(shared): Extension<Arc<Shared>>) -> Response {
+pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Response {
     let mut to = String::new();
     let mut layout = Layout::default();
     let uptime = format!("{}s", shared.admin.engine.uptime().as_secs());

@@ -7,8 +7,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::answer::{self, Refused};
 use super::query::{Filter, Query};
-use super::{Shared, answer, prometheus};
+use super::{Shared, prometheus};
 use crate::feed::json::write_string;
 use crate::stats::{HistogramView, Sample, Value};
 
@@ -42,7 +43,7 @@ enum Kind {
 }
 
 impl Selection {
-    fn new(query: &Query) -> Result<Self, Response> {
+    fn new(query: &Query) -> Result<Self, Refused> {
         let filter = query.filter()?;
         let kind = match query.get("type") {
             None | Some("All") => Kind::All,
@@ -50,7 +51,7 @@ impl Selection {
             Some("Gauges") => Kind::Gauges,
             Some("Histograms") => Kind::Histograms,
             Some("TextReadouts") => Kind::TextReadouts,
-            Some(_) => return Err(answer::bad_request("invalid &type= param")),
+            Some(_) => return Err(Refused::bad_request("invalid &type= param")),
         };
         Ok(Self {
             inverted: query.has("invert_filter") && query.has("filter"),
@@ -72,28 +73,34 @@ impl Selection {
     }
 }
 
-pub(super) async fn page(State(shared): State<Arc<Shared>>, query: Query) -> Response {
+pub(super) async fn page(
+    State(shared): State<Arc<Shared>>,
+    query: Query,
+) -> Result<Response, Refused> {
     show(shared, &query, Format::Text).await
 }
 
-pub(super) async fn prometheus_page(State(shared): State<Arc<Shared>>, query: Query) -> Response {
+pub(super) async fn prometheus_page(
+    State(shared): State<Arc<Shared>>,
+    query: Query,
+) -> Result<Response, Refused> {
     show(shared, &query, Format::Prometheus).await
 }
 
-async fn show(shared: Arc<Shared>, query: &Query, default: Format) -> Response {
+async fn show(shared: Arc<Shared>, query: &Query, default: Format) -> Result<Response, Refused> {
     let format = match query.get("format") {
         None => default,
-        // Its own path knows the other formats but always gives this one.
+        // Its own path knows the other formats but always gives this one, as with Envoy.
         Some("text" | "json") if default == Format::Prometheus => default,
         Some("text") => Format::Text,
         Some("json") => Format::Json,
         Some("prometheus") => Format::Prometheus,
-        Some(_) => return answer::bad_request("usage: /stats?format=(json|prometheus|text)\n\n"),
+        Some(_) => {
+            let usage = "usage: /stats?format=(json|prometheus|text)\n\n";
+            return Err(Refused::bad_request(usage));
+        }
     };
-    let selection = match Selection::new(query) {
-        Ok(selection) => selection,
-        Err(answer) => return answer,
-    };
+    let selection = Selection::new(query)?;
     let of = Arc::clone(&shared);
     let build = move || {
         let mut samples = of.samples();
@@ -104,11 +111,11 @@ async fn show(shared: Arc<Shared>, query: &Query, default: Format) -> Response {
             Format::Prometheus => prometheus::text(&samples),
         }
     };
-    match answer::off_runtime(&shared, build).await {
-        Ok(built) if format == Format::Json => answer::json(built),
-        Ok(built) => answer::text(StatusCode::OK, built),
-        Err(answer) => answer,
-    }
+    let built = answer::off_runtime(&shared, build).await?;
+    Ok(match format {
+        Format::Json => answer::json(built),
+        Format::Text | Format::Prometheus => answer::text(StatusCode::OK, built),
+    })
 }
 
 /// Numbers first, then histograms, each by name.
