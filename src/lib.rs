@@ -1,11 +1,20 @@
 //! Active health checking with Envoy's configuration.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod checker;
+#[cfg(feature = "cli")]
+pub mod cli;
+pub mod cluster;
 pub mod config;
+pub mod engine;
 pub mod event;
+pub mod feed;
 pub mod host;
 pub mod proto;
+pub mod registry;
 pub mod schedule;
 pub mod session;
+pub mod snapshot;
+mod sockopt;
 pub mod stats;
 pub mod validate;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 const NONE: u32 = u32::MAX;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-const LEVELS: usize = 6;
-const REACH: u64 = 1 << (BITS as usize * LEVELS);
+const LEVELS: u32 = 6;
+const REACH: u64 = 1 << (BITS * LEVELS);
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -35,8 +35,8 @@ impl Link {
 pub struct Wheel {
     origin: Instant,
     now: u64,
-    occupied: [u64; LEVELS],
-    heads: Box<[u32; SLOTS * LEVELS]>,
+    occupied: [u64; LEVELS as usize],
+    heads: Box<[u32; SLOTS * LEVELS as usize]>,
     links: Vec<Link>,
 }
 
@@ -46,8 +46,8 @@ impl Wheel {
         Self {
             origin,
             now: 0,
-            occupied: [0; LEVELS],
-            heads: Box::new([NONE; SLOTS * LEVELS]),
+            occupied: [0; LEVELS as usize],
+            heads: Box::new([NONE; SLOTS * LEVELS as usize]),
             links: Vec::new(),
         }
     }
@@ -132,14 +132,15 @@ impl Wheel {
     fn tick(&self, deadline: Instant) -> u64 {
         let after = deadline.saturating_duration_since(self.origin);
         let whole = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        whole.saturating_add(u64::from(after.subsec_nanos() % 1_000_000 != 0))
+        whole.saturating_add(u64::from(!after.subsec_nanos().is_multiple_of(1_000_000)))
     }
 
     fn insert(&mut self, key: u32, tick: u64) {
         let tick = tick.min(self.now.saturating_add(REACH - 1));
         let differs = (self.now ^ tick) | (SLOTS as u64 - 1);
-        let level = ((63 - differs.leading_zeros()) / BITS).min(LEVELS as u32 - 1) as usize;
-        let slot = (tick >> (BITS as usize * level)) as usize % SLOTS;
+        let level = ((63 - differs.leading_zeros()) / BITS).min(LEVELS - 1);
+        let slot = slot_at(tick, level);
+        let level = level as usize;
         let index = level * SLOTS + slot;
         let head = std::mem::replace(&mut self.heads[index], key);
         if head != NONE {
@@ -159,18 +160,26 @@ impl Wheel {
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         // Keys of a lower level are always due before those of a higher one: they share its current slot.
         let level = self.occupied.iter().position(|slots| *slots != 0)?;
-        let shift = BITS as usize * level;
-        let current = (self.now >> shift) as usize % SLOTS;
+        #[expect(clippy::cast_possible_truncation, reason = "there are six levels")]
+        let shift = BITS * level as u32;
+        let current = (self.now >> shift) % SLOTS as u64;
         #[expect(clippy::cast_possible_truncation, reason = "below 64")]
         let turned = self.occupied[level].rotate_right(current as u32);
-        let slot = (current + turned.trailing_zeros() as usize) % SLOTS;
-        let range = 1_u64 << (shift + BITS as usize);
-        let mut tick = (self.now & !(range - 1)) + ((slot as u64) << shift);
+        let slot = (current + u64::from(turned.trailing_zeros())) % SLOTS as u64;
+        let range = 1_u64 << (shift + BITS);
+        let mut tick = (self.now & !(range - 1)) + (slot << shift);
         if slot < current {
             tick += range;
         }
+        let slot = slot_at(slot, 0);
         Some((level, slot, tick.max(self.now)))
     }
+}
+
+/// The slot of `level` that holds `tick`.
+#[expect(clippy::cast_possible_truncation, reason = "below 64")]
+fn slot_at(tick: u64, level: u32) -> usize {
+    ((tick >> (BITS * level)) % SLOTS as u64) as usize
 }
 
 #[cfg(test)]

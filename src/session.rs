@@ -125,21 +125,24 @@ pub struct Session {
     degraded: bool,
     timed_out: bool,
     first_check: bool,
+    known: bool,
     waits_by: IntervalKind,
 }
 
 impl Session {
-    /// A session that begins at `now`. It starts as failed, or with the `failed` verdict of an earlier
-    /// check of the host, which stands until the first completion decides.
-    pub fn new(now: Instant, failed: bool, cx: &mut Context<'_>) -> Self {
+    /// A session that begins at `now`. It starts as failed, or with the verdict of `before`, an earlier
+    /// session of the host, which stands until the first completion decides.
+    pub fn new(now: Instant, before: Option<&Self>, cx: &mut Context<'_>) -> Self {
+        let before = before.filter(|session| session.known);
         let mut session = Self {
             state: State::Waiting { until: now },
             successes: 0,
             failures: 0,
-            failed,
-            degraded: false,
-            timed_out: false,
+            failed: before.is_none_or(|session| session.failed),
+            degraded: before.is_some_and(|session| session.degraded),
+            timed_out: before.is_some_and(|session| session.timed_out),
             first_check: true,
+            known: before.is_some(),
             waits_by: IntervalKind::Initial,
         };
         let jitter = part_of(cx.check.initial_jitter, cx.random);
@@ -169,6 +172,11 @@ impl Session {
     /// Whether no attempt has been completed yet.
     pub fn first_check(&self) -> bool {
         self.first_check
+    }
+
+    /// Whether the verdict stands on a completion, of this session or of the one before it.
+    pub fn known(&self) -> bool {
+        self.known
     }
 
     /// The attempt that runs, if one does.
@@ -292,6 +300,7 @@ impl Session {
 
     fn succeed(&mut self, degraded: bool, check: &HealthCheck) -> Completion {
         let first_check = std::mem::replace(&mut self.first_check, false);
+        self.known = true;
         self.failures = 0;
         let mut transition = Transition::Unchanged;
         let mut events = [None; 3];
@@ -333,6 +342,7 @@ impl Session {
 
     fn fail(&mut self, failure: &Failure, check: &HealthCheck) -> Completion {
         let first_check = std::mem::replace(&mut self.first_check, false);
+        self.known = true;
         self.successes = 0;
         let mut transition = Transition::Unchanged;
         let mut events = [None; 3];

@@ -91,6 +91,15 @@ impl BindConfig {
         wire::convert(message, warnings, Self::read)
     }
 
+    /// The same with an address for hosts of the other version.
+    pub fn with_extra_source(mut self, address: SocketAddr) -> Self {
+        self.extra_source = Some(ExtraSource {
+            address,
+            socket_options: None,
+        });
+        self
+    }
+
     /// The source address for a host at `target`: the one whose family fits, else `source`.
     pub fn source_for(&self, target: SocketAddr) -> Option<SocketAddr> {
         self.extra_for(target)

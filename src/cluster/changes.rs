@@ -1,0 +1,517 @@
+//! What changes of configuration do to clusters, hosts and sessions.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use slab::Slab;
+
+use super::{Action, Check, Cluster, ClusterId, Clusters, Context, Members, SessionId, Slot};
+use crate::config::{ClusterConfig, Discovery};
+use crate::host::{Address, HealthFlags, Host};
+use crate::session::Session;
+use crate::snapshot::{HostView, Part};
+use crate::stats::ClusterStats;
+
+/// A change of what is to be checked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Update {
+    /// A cluster came, or changed. Static clusters bring their hosts; others keep those they have.
+    Cluster {
+        /// The cluster.
+        config: Arc<ClusterConfig>,
+        /// Its counters, shared by all drivers.
+        stats: Arc<ClusterStats>,
+        /// Whether a new cluster counts as having had traffic.
+        traffic: bool,
+    },
+    /// A cluster went.
+    RemoveCluster(Arc<str>),
+    /// The hosts of a cluster are these, and no others.
+    Reset {
+        /// The cluster's name.
+        cluster: Arc<str>,
+        /// All of its hosts, of every driver.
+        hosts: Arc<[Arc<Host>]>,
+    },
+    /// These hosts of a cluster came or changed.
+    Upsert {
+        /// The cluster's name.
+        cluster: Arc<str>,
+        /// The hosts.
+        hosts: Arc<[Arc<Host>]>,
+    },
+    /// The hosts at these addresses of a cluster went.
+    Remove {
+        /// The cluster's name.
+        cluster: Arc<str>,
+        /// Their own addresses.
+        addresses: Arc<[Address]>,
+    },
+    /// The hosts of a cluster are not to be waited for any longer.
+    HostsUnavailable(Arc<str>),
+}
+
+impl Clusters {
+    /// Applies a change at `now`. Tells whether hosts came or went: `membership_change` is counted by the
+    /// caller, who knows whether several drivers share the change.
+    pub fn handle_update(&mut self, now: Instant, update: Update) -> bool {
+        match update {
+            Update::Cluster {
+                config,
+                stats,
+                traffic,
+            } => self.set_cluster(now, config, stats, traffic),
+            Update::RemoveCluster(name) => {
+                self.remove_cluster(now, &name);
+                false
+            }
+            Update::Reset { cluster, hosts } => self
+                .id(&cluster)
+                .is_some_and(|id| self.reset_hosts(now, id, &hosts)),
+            Update::Upsert { cluster, hosts } => self
+                .id(&cluster)
+                .is_some_and(|id| self.upsert_hosts(now, id, &hosts)),
+            Update::Remove { cluster, addresses } => self
+                .id(&cluster)
+                .is_some_and(|id| self.remove_addresses(now, id, &addresses)),
+            Update::HostsUnavailable(name) => {
+                if let Some(id) = self.id(&name) {
+                    self.hosts_known(id);
+                }
+                false
+            }
+        }
+    }
+
+    fn set_cluster(
+        &mut self,
+        now: Instant,
+        config: Arc<ClusterConfig>,
+        stats: Arc<ClusterStats>,
+        traffic: bool,
+    ) -> bool {
+        let checks = config
+            .health_checks
+            .iter()
+            .map(|check| Check {
+                config: Arc::clone(check),
+                stats: stats.check(&check.name),
+            })
+            .collect();
+        let id = if let Some(id) = self.id(&config.name) {
+            self.change_checks(now, id, checks);
+            let cluster = &mut self.clusters[id.index()];
+            cluster.config = Arc::clone(&config);
+            id
+        } else {
+            let key = self.clusters.insert(Cluster {
+                config: Arc::clone(&config),
+                stats,
+                checks,
+                members: Members::default(),
+                part: Part::default(),
+                unchecked: 0,
+                hosts_known: false,
+                traffic,
+                dirty: false,
+            });
+            let Ok(key) = u32::try_from(key) else {
+                self.clusters.remove(key);
+                return false;
+            };
+            self.names.insert(Arc::clone(&config.name), ClusterId(key));
+            ClusterId(key)
+        };
+        self.touch(id);
+        match &config.discovery {
+            Discovery::Static(hosts) => self.reset_hosts(now, id, hosts),
+            _ => false,
+        }
+    }
+
+    fn remove_cluster(&mut self, now: Instant, name: &str) {
+        let Some(id) = self.names.remove(name) else {
+            return;
+        };
+        for slot in 0..self.slots(id) {
+            self.remove_host(now, id, slot);
+        }
+        self.clusters.remove(id.index());
+    }
+
+    /// Sessions of checks that stay the same go on; the rest begin anew with the verdict there was.
+    fn change_checks(&mut self, now: Instant, id: ClusterId, checks: Vec<Check>) {
+        let cluster = &mut self.clusters[id.index()];
+        let before = std::mem::replace(&mut cluster.checks, checks);
+        let origins: Vec<Origin> = cluster
+            .checks
+            .iter()
+            .enumerate()
+            .map(|(position, check)| Origin::of(position, check, &before))
+            .collect();
+        let unchanged = origins.len() == before.len()
+            && origins
+                .iter()
+                .enumerate()
+                .all(|(position, origin)| *origin == Origin::Same(position));
+        if unchanged {
+            return;
+        }
+        for host in 0..self.slots(id) {
+            let cluster = &self.clusters[id.index()];
+            let Some(view) = cluster.part.hosts.get(host as usize) else {
+                continue;
+            };
+            let (flags, checked) = (view.flags, !view.host.check_disabled);
+            let origins = if checked { &origins[..] } else { &[] };
+            self.rebuild(now, id, host, &before, origins);
+            self.refresh(now, id, host, flags, None);
+        }
+        self.settle(id);
+    }
+
+    fn reset_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) -> bool {
+        let (share, cluster) = (self.share, &mut self.clusters[id.index()]);
+        let is_static = matches!(cluster.config.discovery, Discovery::Static(_));
+        let mine = hosts.iter().filter(|host| share.takes(&host.address));
+        let count = mine.clone().count();
+        cluster.members.reserve(count, &cluster.part.hosts);
+        if !cluster.checks.is_empty() {
+            let more = count.saturating_sub(cluster.part.hosts.len()) * cluster.checks.len();
+            self.sessions.reserve_exact(more);
+            self.wheel.reserve(self.sessions.len() + more);
+        }
+        let mut stays = vec![false; cluster.part.hosts.slots()];
+        let mut changed = false;
+        for host in mine {
+            changed |= self.place(now, id, host, &mut stays, !is_static);
+        }
+        for (slot, stays) in stays.into_iter().enumerate() {
+            if let Ok(slot) = u32::try_from(slot)
+                && !stays
+            {
+                changed |= self.retire(now, id, slot);
+            }
+        }
+        self.hosts_known(id);
+        changed
+    }
+
+    fn upsert_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) -> bool {
+        let share = self.share;
+        let mut stays = vec![false; self.clusters[id.index()].part.hosts.slots()];
+        let mut changed = false;
+        for host in hosts.iter().filter(|host| share.takes(&host.address)) {
+            changed |= self.place(now, id, host, &mut stays, true);
+        }
+        self.hosts_known(id);
+        changed
+    }
+
+    fn remove_addresses(&mut self, now: Instant, id: ClusterId, addresses: &[Address]) -> bool {
+        let mut changed = false;
+        for address in addresses {
+            let cluster = &self.clusters[id.index()];
+            for slot in cluster.members.at_address(&cluster.part.hosts, address) {
+                changed |= self.retire(now, id, slot);
+            }
+        }
+        self.settle(id);
+        changed
+    }
+
+    fn hosts_known(&mut self, id: ClusterId) {
+        self.clusters[id.index()].hosts_known = true;
+        self.settle(id);
+    }
+
+    /// Takes a told host: as one that is there already, changed perhaps, or as a new one. A host is the
+    /// same when its address is, and best when its health check address is too. Marks its slot in `stays`
+    /// and tells whether it is new.
+    fn place(
+        &mut self,
+        now: Instant,
+        id: ClusterId,
+        host: &Arc<Host>,
+        stays: &mut Vec<bool>,
+        once: bool,
+    ) -> bool {
+        let cluster = &self.clusters[id.index()];
+        let list = &cluster.part.hosts;
+        let slots = cluster.members.at_address(list, &host.address);
+        let same_check = |slot: &u32| {
+            list.get(*slot as usize)
+                .is_some_and(|view| view.host.check_address == host.check_address)
+        };
+        let free = |slot: &&u32| !stays.get(**slot as usize).copied().unwrap_or(true);
+        if once && slots.iter().any(|slot| !free(&slot) && same_check(slot)) {
+            return false;
+        }
+        let found = slots
+            .iter()
+            .filter(free)
+            .find(|slot| same_check(slot))
+            .or_else(|| slots.iter().find(free))
+            .copied();
+        if let Some(slot) = found {
+            stays[slot as usize] = true;
+            self.change_host(now, id, slot, host);
+            return false;
+        }
+        if let Some(slot) = self.add_host(now, id, host) {
+            if stays.len() <= slot as usize {
+                stays.resize(slot as usize + 1, true);
+            }
+            stays[slot as usize] = true;
+        }
+        true
+    }
+
+    fn add_host(&mut self, now: Instant, id: ClusterId, host: &Arc<Host>) -> Option<u32> {
+        let cluster = &mut self.clusters[id.index()];
+        let checked = cluster.config.checks(host);
+        let ignored = checked && cluster.config.ignore_new_hosts_until_first_hc;
+        let flags = host
+            .eds_health
+            .flag()
+            .with(HealthFlags::FAILED_ACTIVE_HC, checked)
+            .with(
+                HealthFlags::PENDING_ACTIVE_HC,
+                ignored && cluster.part.initialized,
+            );
+        let view = HostView {
+            host: Arc::clone(host),
+            flags,
+            unchecked: checked,
+            since: now,
+            reason: None,
+        };
+        cluster.stats.membership.add(flags);
+        let slot = cluster.members.insert(&mut cluster.part.hosts, view)?;
+        self.touch(id);
+        if checked {
+            let origins = vec![Origin::New; self.clusters[id.index()].checks.len()];
+            self.rebuild(now, id, slot, &[], &origins);
+        }
+        Some(slot)
+    }
+
+    fn change_host(&mut self, now: Instant, id: ClusterId, slot: u32, host: &Arc<Host>) {
+        let cluster = &mut self.clusters[id.index()];
+        let Some(view) = cluster.part.hosts.get(slot as usize) else {
+            return;
+        };
+        let flags = view
+            .flags
+            .with(HealthFlags::PENDING_DYNAMIC_REMOVAL, false)
+            .with(view.host.eds_health.flag(), false)
+            | host.eds_health.flag();
+        let (same, old) = (view.host == *host, Arc::clone(&view.host));
+        if same && view.flags == flags {
+            return;
+        }
+        if let Some(view) = cluster.part.hosts.get_mut(slot as usize) {
+            view.host = Arc::clone(host);
+        }
+        self.touch(id);
+        let moved = old.checked_at() != host.checked_at();
+        if moved || old.check_disabled != host.check_disabled {
+            let checks = self.clusters[id.index()].checks.clone();
+            let origins: Vec<Origin> = if host.check_disabled {
+                Vec::new()
+            } else {
+                (0..checks.len()).map(Origin::After).collect()
+            };
+            self.rebuild(now, id, slot, &checks, &origins);
+        }
+        self.refresh(now, id, slot, flags, None);
+        self.settle(id);
+    }
+
+    /// A host that is no longer told goes at once, unless its checks pass: then it stays until they fail.
+    /// Tells whether it went.
+    fn retire(&mut self, now: Instant, id: ClusterId, slot: u32) -> bool {
+        let cluster = &self.clusters[id.index()];
+        let Some(view) = cluster.part.hosts.get(slot as usize) else {
+            return false;
+        };
+        let failed = HealthFlags::FAILED_ACTIVE_HC | HealthFlags::FAILED_EDS_HEALTH;
+        let passes = cluster.members.session(slot).is_some() && !view.flags.intersects(failed);
+        if passes && !cluster.config.ignore_health_on_host_removal {
+            let flags = view.flags.with(HealthFlags::PENDING_DYNAMIC_REMOVAL, true);
+            self.refresh(now, id, slot, flags, None);
+            return false;
+        }
+        self.remove_host(now, id, slot);
+        self.settle(id);
+        true
+    }
+
+    /// Takes a host away with its sessions; nothing if none is there.
+    pub(super) fn remove_host(&mut self, now: Instant, id: ClusterId, slot: u32) {
+        let cluster = &self.clusters[id.index()];
+        if cluster.part.hosts.get(slot as usize).is_none() {
+            return;
+        }
+        let checks = cluster.checks.clone();
+        self.rebuild(now, id, slot, &checks, &[]);
+        let cluster = &mut self.clusters[id.index()];
+        if let Some(view) = cluster.members.remove(&mut cluster.part.hosts, slot) {
+            cluster.stats.membership.remove(view.flags);
+        }
+        self.touch(id);
+    }
+
+    /// Gives a host the sessions that `origins` tell, one for each check of its cluster, or none. Sessions
+    /// under the checks `before` that none of them keeps are ended. The caller refreshes the host.
+    fn rebuild(
+        &mut self,
+        now: Instant,
+        id: ClusterId,
+        host: u32,
+        before: &[Check],
+        origins: &[Origin],
+    ) {
+        let cluster = &mut self.clusters[id.index()];
+        let old = chain(&self.sessions, cluster.members.session(host));
+        let all = old
+            .iter()
+            .map(|(_, _, session)| session)
+            .reduce(|a, b| if a.failed() { a } else { b });
+        cluster
+            .stats
+            .healthy
+            .shift(all.is_some_and(|all| !all.failed()), false);
+        let degraded = old.iter().any(|(_, _, session)| session.degraded());
+        cluster.stats.degraded.shift(degraded, false);
+
+        let mut first: Option<SessionId> = None;
+        for (position, origin) in origins.iter().enumerate().rev() {
+            let Some(check) = cluster.checks.get(position) else {
+                continue;
+            };
+            let follows = origin.follows().and_then(|position| {
+                let mut old = old.iter();
+                old.find(|(check, _, _)| *check == position)
+            });
+            if let (Origin::Same(_), Some((_, session, _))) = (origin, follows) {
+                let slot = &mut self.sessions[session.index()];
+                slot.check = u8::try_from(position).unwrap_or(u8::MAX);
+                slot.next = first;
+                first = Some(*session);
+                continue;
+            }
+            let mut random = || self.random.u64(..);
+            let mut cx = Context {
+                check: &check.config,
+                traffic: cluster.traffic,
+                limits: self.limits,
+                random: &mut random,
+            };
+            let verdict = follows.map(|(_, _, session)| session).or(all);
+            let mut session = Session::new(now, verdict, &mut cx);
+            check.stats.healthy.shift(false, !session.failed());
+            check.stats.degraded.shift(false, session.degraded());
+            cluster.unchecked += 1;
+            let at_once = session.handle_timeout(now).is_some();
+            let due = session.poll_timeout();
+            let key = self.sessions.insert(Slot {
+                session,
+                cluster: id,
+                host,
+                next: first,
+                round_trip_micros: 0,
+                check: u8::try_from(position).unwrap_or(u8::MAX),
+            });
+            let Some(session) = SessionId::new(key) else {
+                self.sessions.remove(key);
+                continue;
+            };
+            first = Some(session);
+            if at_once {
+                self.actions.push_back(Action::Start(session));
+            } else if let Some(due) = due {
+                self.wheel.set(session.key(), due);
+            }
+        }
+        cluster.members.set_session(host, first);
+
+        let now_there = chain(&self.sessions, first);
+        for (check, session, _) in &old {
+            if now_there.iter().any(|(_, kept, _)| kept == session) {
+                continue;
+            }
+            let slot = self.sessions.remove(session.index());
+            self.wheel.clear(session.key());
+            cluster.unchecked -= usize::from(slot.session.first_check());
+            let Some(check) = before.get(*check) else {
+                continue;
+            };
+            check.stats.healthy.shift(!slot.session.failed(), false);
+            check.stats.degraded.shift(slot.session.degraded(), false);
+            if let Some(attempt) = slot.session.attempting() {
+                check.stats.cancelled.inc();
+                self.actions.push_back(Action::Cancel(*session, attempt));
+            }
+            self.actions.push_back(Action::Forget(*session));
+        }
+        if !now_there.is_empty() {
+            let failed = now_there.iter().any(|(_, _, session)| session.failed());
+            let degraded = now_there.iter().any(|(_, _, session)| session.degraded());
+            cluster.stats.healthy.shift(false, !failed);
+            cluster.stats.degraded.shift(false, degraded);
+        }
+    }
+
+    /// One more than the highest slot of a cluster's hosts.
+    fn slots(&self, id: ClusterId) -> u32 {
+        let slots = self.clusters[id.index()].part.hosts.slots();
+        u32::try_from(slots).unwrap_or(u32::MAX)
+    }
+}
+
+/// What a host's session under a check comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The session under the earlier check at this position goes on.
+    Same(usize),
+    /// A new session with the verdict of the one under the earlier check at this position.
+    After(usize),
+    /// A new session with the verdict that the host's sessions had together, if it had any.
+    New,
+}
+
+impl Origin {
+    fn of(position: usize, check: &Check, before: &[Check]) -> Self {
+        let named = |old: &Check| old.config.name == check.config.name;
+        let old = if before.get(position).is_some_and(named) {
+            Some(position)
+        } else {
+            before.iter().position(named)
+        };
+        match old {
+            Some(old) if before[old].config == check.config => Self::Same(old),
+            Some(old) => Self::After(old),
+            None => Self::New,
+        }
+    }
+
+    fn follows(self) -> Option<usize> {
+        match self {
+            Self::Same(position) | Self::After(position) => Some(position),
+            Self::New => None,
+        }
+    }
+}
+
+/// A host's sessions by the position of their checks.
+fn chain(sessions: &Slab<Slot>, first: Option<SessionId>) -> Vec<(usize, SessionId, Session)> {
+    let mut all = Vec::new();
+    let mut next = first;
+    while let Some((id, slot)) = next.and_then(|id| Some((id, sessions.get(id.index())?))) {
+        all.push((usize::from(slot.check), id, slot.session.clone()));
+        next = slot.next;
+    }
+    all
+}

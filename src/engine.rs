@@ -1,0 +1,433 @@
+//! The driver: clock, timers and running attempts around the clusters.
+//!
+//! An [`Engine`] is a handle. The work is done by shards, each one task that owns the sessions of its share
+//! of the hosts, on the caller's runtime or on threads of its own. All are told of changes through bounded
+//! channels: who tells waits while one is full. Readers get [`Part`]s that a shard has published, without
+//! locks. Dropping the last handle ends the shards, and with them every attempt.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::cluster::{self, SessionView, Share};
+use crate::config::ClusterConfig;
+use crate::host::{Address, Host};
+use crate::registry::{Change, Update};
+use crate::session::IntervalLimits;
+use crate::snapshot::{HostView, Part};
+use crate::stats::Stats;
+
+mod capacity;
+mod clock;
+mod entry;
+mod options;
+mod reactor;
+mod running;
+mod shard;
+
+pub use capacity::raise_descriptor_limit;
+pub use entry::Origin;
+pub use options::{Options, Traffic};
+
+use entry::Entry;
+use shard::{Input, MembershipChange, Runtime, Shard};
+
+/// Changes that may wait for a shard; who tells it more waits for it.
+const CHANGES: usize = 64;
+
+/// Runs health checks. Cheap to clone; ends when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Engine(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shards: Vec<mpsc::Sender<Input>>,
+    clusters: RwLock<BTreeMap<Arc<str>, Arc<Entry>>>,
+    traffic: Traffic,
+    stats: Arc<Stats>,
+}
+
+/// The engine has ended: its shards, or their runtime, are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the engine has ended")]
+pub struct Ended;
+
+impl Engine {
+    /// An engine whose shards are tasks of the current tokio runtime, which must have I/O and time enabled.
+    ///
+    /// # Errors
+    ///
+    /// When a poller cannot be made.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn start(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
+        let (engine, shards) = Self::shards(&options, stats);
+        for shard in shards {
+            tokio::spawn(shard()?.run());
+        }
+        Ok(engine)
+    }
+
+    /// An engine whose shards are threads, each with a runtime of its own.
+    ///
+    /// # Errors
+    ///
+    /// When a poller, a runtime or a thread cannot be made.
+    pub fn start_threads(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
+        let (engine, shards) = Self::shards(&options, stats);
+        for (index, shard) in shards.enumerate() {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let shard = {
+                let _guard = runtime.enter();
+                shard()?
+            };
+            std::thread::Builder::new()
+                .name(format!("shard-{index}"))
+                .spawn(move || runtime.block_on(shard.run()))?;
+        }
+        Ok(engine)
+    }
+
+    fn shards(
+        options: &Options,
+        stats: Arc<Stats>,
+    ) -> (
+        Self,
+        impl Iterator<Item = impl FnOnce() -> std::io::Result<Shard>>,
+    ) {
+        let count = options.shards.max(1);
+        let in_flight = options
+            .max_in_flight
+            .unwrap_or_else(capacity::default_in_flight)
+            .min(running::MOST * count);
+        let per_shard = in_flight.div_ceil(count).max(1);
+        let limit = u64::try_from(per_shard * count).unwrap_or(u64::MAX);
+        stats.engine.attempts_in_flight_limit.set(limit);
+        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| mpsc::channel(CHANGES)).unzip();
+        let for_shards = Arc::clone(&stats);
+        let shards = receivers
+            .into_iter()
+            .enumerate()
+            .map(move |(index, inputs)| {
+                let stats = Arc::clone(&for_shards);
+                move || {
+                    let seed = seed.wrapping_add(index as u64);
+                    let share = Share::new(index, count);
+                    Shard::new(share, index, seed, per_shard, inputs, stats)
+                }
+            });
+        let engine = Self(Arc::new(Inner {
+            shards: senders,
+            clusters: RwLock::default(),
+            traffic: options.traffic,
+            stats,
+        }));
+        (engine, shards)
+    }
+
+    /// The engine's stats.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.0.stats
+    }
+
+    /// Does what a feed of configuration tells. Changes of one cluster are done in the order in which this
+    /// is called, if each call has ended before the next.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn apply(&self, change: Change) -> Result<(), Ended> {
+        match change {
+            Change::Cluster(update) => self.set_cluster(update, Origin::Dynamic).await.map(drop),
+            Change::RemoveCluster(name) => self.remove_cluster(&name).await,
+            Change::Hosts { cluster, hosts } => self.reset_hosts(&cluster, hosts).await,
+            Change::HostsUnavailable(cluster) => self.hosts_unavailable(&cluster).await,
+        }
+    }
+
+    /// Adds a cluster, or changes the one of its name. Changes of one cluster are not to be made
+    /// concurrently.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn set_cluster(&self, update: Update, origin: Origin) -> Result<Cluster, Ended> {
+        let Update {
+            config,
+            checkers,
+            sinks,
+        } = update;
+        let stats = self.0.stats.cluster(&config.name, config.stat_name());
+        let entry = self.entry(&config, origin);
+        let membership = MembershipChange::new(Some(Arc::clone(&stats)));
+        for shard in &self.0.shards {
+            let update = cluster::Update::Cluster {
+                config: Arc::clone(&config),
+                stats: Arc::clone(&stats),
+                traffic: self.0.traffic == Traffic::Always,
+            };
+            let runtime = Runtime {
+                entry: Arc::clone(&entry),
+                config: Arc::clone(&config),
+                checkers: checkers.clone(),
+                sinks: sinks.clone(),
+            };
+            let input = Input::Update(update, Some(runtime), membership.clone());
+            shard.send(input).await.map_err(|_| Ended)?;
+        }
+        let names: Vec<_> = config.health_checks.iter().map(|c| &c.name).collect();
+        stats.retain_checks(&names);
+        Ok(self.handle(entry))
+    }
+
+    /// Removes a cluster, and all of its hosts and attempts.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn remove_cluster(&self, name: &str) -> Result<(), Ended> {
+        let removed = self.write().remove(name);
+        let Some(entry) = removed else {
+            return Ok(());
+        };
+        let manager = &self.0.stats.cluster_manager;
+        manager.cluster_removed.inc();
+        manager.active_clusters.dec();
+        let name = &entry.name;
+        self.change(name, || cluster::Update::RemoveCluster(Arc::clone(name)))
+            .await?;
+        self.0.stats.remove_cluster(name);
+        Ok(())
+    }
+
+    /// Tells the hosts of a cluster: these and no others.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn reset_hosts(
+        &self,
+        cluster: &Arc<str>,
+        hosts: Arc<[Arc<Host>]>,
+    ) -> Result<(), Ended> {
+        self.change(cluster, || cluster::Update::Reset {
+            cluster: Arc::clone(cluster),
+            hosts: Arc::clone(&hosts),
+        })
+        .await
+    }
+
+    /// The hosts of a cluster are not to be waited for any longer: nobody tells them.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn hosts_unavailable(&self, cluster: &Arc<str>) -> Result<(), Ended> {
+        self.change(cluster, || {
+            cluster::Update::HostsUnavailable(Arc::clone(cluster))
+        })
+        .await
+    }
+
+    /// Bounds all waits that are set from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn set_limits(&self, limits: IntervalLimits) -> Result<(), Ended> {
+        self.tell(|| Input::Limits(limits)).await
+    }
+
+    /// The cluster of this name.
+    pub fn cluster(&self, name: &str) -> Option<Cluster> {
+        let entry = self.read().get(name).cloned()?;
+        Some(self.handle(entry))
+    }
+
+    /// All clusters, by name.
+    pub fn clusters(&self) -> Vec<Cluster> {
+        let entries: Vec<_> = self.read().values().cloned().collect();
+        entries.into_iter().map(|e| self.handle(e)).collect()
+    }
+
+    fn entry(&self, config: &Arc<ClusterConfig>, origin: Origin) -> Arc<Entry> {
+        let manager = &self.0.stats.cluster_manager;
+        let mut clusters = self.write();
+        if let Some(entry) = clusters.get(&config.name) {
+            manager.cluster_modified.inc();
+            entry.config.store(Arc::clone(config));
+            return Arc::clone(entry);
+        }
+        let entry = Arc::new(Entry::new(
+            Arc::clone(config),
+            origin,
+            self.0.shards.len(),
+            Arc::clone(&self.0.stats),
+        ));
+        manager.cluster_added.inc();
+        manager.active_clusters.inc();
+        clusters.insert(Arc::clone(&entry.name), Arc::clone(&entry));
+        entry
+    }
+
+    async fn change(
+        &self,
+        cluster: &Arc<str>,
+        update: impl Fn() -> cluster::Update,
+    ) -> Result<(), Ended> {
+        let entry = self.read().get(cluster).cloned();
+        let stats = entry.map(|entry| {
+            let config = entry.config.load();
+            self.0.stats.cluster(cluster, config.stat_name())
+        });
+        let membership = MembershipChange::new(stats);
+        self.tell(|| Input::Update(update(), None, membership.clone()))
+            .await
+    }
+
+    async fn tell(&self, input: impl Fn() -> Input) -> Result<(), Ended> {
+        for shard in &self.0.shards {
+            shard.send(input()).await.map_err(|_| Ended)?;
+        }
+        Ok(())
+    }
+
+    fn handle(&self, entry: Arc<Entry>) -> Cluster {
+        Cluster {
+            entry,
+            shards: self.0.shards.iter().map(mpsc::Sender::downgrade).collect(),
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Arc<str>, Arc<Entry>>> {
+        self.0
+            .clusters
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Arc<str>, Arc<Entry>>> {
+        self.0
+            .clusters
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A cluster of an engine. Cheap to clone; does not keep the engine going.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    entry: Arc<Entry>,
+    shards: Arc<[mpsc::WeakSender<Input>]>,
+}
+
+impl Cluster {
+    /// The cluster's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.entry.name
+    }
+
+    /// Its configuration now.
+    pub fn config(&self) -> Arc<ClusterConfig> {
+        self.entry.config.load_full()
+    }
+
+    /// Where its configuration came from.
+    pub fn origin(&self) -> Origin {
+        self.entry.origin
+    }
+
+    /// Its hosts and their health now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            parts: self.entry.parts.iter().map(|p| p.load_full()).collect(),
+        }
+    }
+
+    /// Tells when a new snapshot is there. Changes within a few milliseconds are told once.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.entry.changed.subscribe()
+    }
+
+    /// The cluster has had traffic: the no-traffic intervals no longer rule.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn note_traffic(&self) -> Result<(), Ended> {
+        for shard in self.shards.iter() {
+            let shard = shard.upgrade().ok_or(Ended)?;
+            let input = Input::Traffic(Arc::clone(&self.entry.name));
+            shard.send(input).await.map_err(|_| Ended)?;
+        }
+        Ok(())
+    }
+
+    /// Fails the hosts at `address` from outside, until checks pass them again.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn set_unhealthy(&self, address: &Address) -> Result<(), Ended> {
+        let input = Input::SetUnhealthy(Arc::clone(&self.entry.name), address.clone());
+        self.shard_of(address)?.send(input).await.map_err(|_| Ended)
+    }
+
+    /// What the sessions of the hosts at `address` are up to.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn explain(&self, address: &Address) -> Result<Vec<SessionView>, Ended> {
+        let (reply, answer) = oneshot::channel();
+        let input = Input::Explain(Arc::clone(&self.entry.name), address.clone(), reply);
+        self.shard_of(address)?
+            .send(input)
+            .await
+            .map_err(|_| Ended)?;
+        answer.await.map_err(|_| Ended)
+    }
+
+    fn shard_of(&self, address: &Address) -> Result<mpsc::Sender<Input>, Ended> {
+        let of = self.shards.len();
+        let index = (0..of).find(|index| Share::new(*index, of).takes(address));
+        index
+            .and_then(|index| self.shards.get(index)?.upgrade())
+            .ok_or(Ended)
+    }
+}
+
+/// A cluster's hosts and their health, unchanging.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    parts: Vec<Arc<Part>>,
+}
+
+impl Snapshot {
+    /// All hosts.
+    pub fn hosts(&self) -> impl Iterator<Item = &HostView> {
+        self.parts.iter().flat_map(|part| part.hosts.iter())
+    }
+
+    /// How many hosts there are.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.hosts.len()).sum()
+    }
+
+    /// Whether there is no host.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether every host has completed its first check.
+    pub fn initialized(&self) -> bool {
+        self.parts.iter().all(|part| part.initialized)
+    }
+}

@@ -1,0 +1,299 @@
+//! The attempts that run: their futures, and who is to be polled.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+use mio::{Registry, Token};
+use tokio::sync::Notify;
+
+use crate::checker::{AttemptIo, HostChecker, Waiting};
+use crate::cluster::SessionId;
+use crate::event::{Outcome, Reason, Shortage};
+use crate::session::AttemptId;
+
+/// Slots in an [`AttemptId`]; the rest of it tells attempts of one slot apart.
+const SLOT_BITS: u32 = 20;
+
+/// How many attempts may run at once at most.
+pub(super) const MOST: usize = 1 << SLOT_BITS;
+
+type Ended = (Outcome, Box<dyn HostChecker>);
+type Run = Pin<Box<dyn Future<Output = Ended> + Send>>;
+
+/// Slots that were woken, other than by the poller.
+#[derive(Debug, Default)]
+pub(super) struct Woken {
+    slots: Mutex<Vec<usize>>,
+    notify: Notify,
+}
+
+impl Woken {
+    /// Waits until a slot is woken.
+    pub(super) async fn wait(&self) {
+        self.notify.notified().await;
+    }
+
+    pub(super) fn take(&self) -> Vec<usize> {
+        std::mem::take(&mut self.slots.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct SlotWaker {
+    slot: usize,
+    woken: Arc<Woken>,
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken
+            .slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self.slot);
+        self.woken.notify.notify_one();
+    }
+}
+
+struct Slot {
+    io: AttemptIo,
+    waker: Waker,
+    generation: u32,
+    attempt: Option<Running>,
+}
+
+struct Running {
+    id: AttemptId,
+    session: SessionId,
+    run: Run,
+    sent: Option<Instant>,
+}
+
+/// What came of polling an attempt.
+pub(super) enum Polled {
+    /// It goes on.
+    Pending,
+    /// It goes on, and was sent only now, after it had to wait for room.
+    SentLate(SessionId, AttemptId),
+    /// It began to wait for something that this process is short of.
+    Short(SessionId, Shortage),
+    /// It ended.
+    Ended(Report),
+}
+
+/// How an attempt ended.
+pub(super) struct Report {
+    pub(super) session: SessionId,
+    pub(super) attempt: AttemptId,
+    pub(super) outcome: Outcome,
+    /// When it was sent, if it said so.
+    pub(super) sent: Option<Instant>,
+    /// What made it, unless it panicked.
+    pub(super) checker: Option<Box<dyn HostChecker>>,
+}
+
+/// All running attempts of a driver.
+pub(super) struct Attempts {
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    registry: Arc<Registry>,
+    buffer: Arc<Mutex<Vec<u8>>>,
+    woken: Arc<Woken>,
+}
+
+impl Attempts {
+    pub(super) fn new(registry: Arc<Registry>) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            registry,
+            buffer: Arc::default(),
+            woken: Arc::default(),
+        }
+    }
+
+    pub(super) fn woken(&self) -> &Arc<Woken> {
+        &self.woken
+    }
+
+    /// How many run.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The name of the next attempt, which [`Attempts::begin`] is to be given; none if too many run.
+    pub(super) fn next_id(&mut self) -> Option<AttemptId> {
+        if self.free.is_empty() {
+            let slot = self.slots.len();
+            if slot >= MOST {
+                return None;
+            }
+            self.slots.push(Slot {
+                io: AttemptIo::new(
+                    Arc::clone(&self.registry),
+                    Token(slot),
+                    Arc::clone(&self.buffer),
+                ),
+                waker: Waker::from(Arc::new(SlotWaker {
+                    slot,
+                    woken: Arc::clone(&self.woken),
+                })),
+                generation: 0,
+                attempt: None,
+            });
+            self.free.push(slot);
+        }
+        let slot = *self.free.last()?;
+        let generation = self.slots[slot].generation << SLOT_BITS;
+        Some(AttemptId(generation | u32::try_from(slot).ok()?))
+    }
+
+    /// Takes an attempt in; it is to be polled then. Gives its slot.
+    pub(super) fn begin(
+        &mut self,
+        id: AttemptId,
+        session: SessionId,
+        mut checker: Box<dyn HostChecker>,
+    ) -> usize {
+        let slot = slot_of(id);
+        self.free.pop();
+        let place = &mut self.slots[slot];
+        *place.io.notes() = Default::default();
+        let io = place.io.clone();
+        place.attempt = Some(Running {
+            id,
+            session,
+            run: Box::pin(async move {
+                let outcome = checker.attempt(&io).await;
+                (outcome, checker)
+            }),
+            sent: None,
+        });
+        slot
+    }
+
+    /// Polls the attempt in `slot`, if one is there. `clock` is read when it has been sent.
+    pub(super) fn poll(&mut self, slot: usize, clock: fn() -> Instant) -> Polled {
+        let Some(place) = self.slots.get_mut(slot) else {
+            return Polled::Pending;
+        };
+        let Some(attempt) = &mut place.attempt else {
+            return Polled::Pending;
+        };
+        let mut cx = Context::from_waker(&place.waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| attempt.run.as_mut().poll(&mut cx)));
+        let mut notes = place.io.notes();
+        let late = notes.sent && attempt.sent.is_none();
+        if late {
+            attempt.sent = Some(clock());
+        }
+        let waiting = notes.waiting;
+        if let Waiting::Began(what) = waiting {
+            notes.waiting = Waiting::Still(what);
+        }
+        drop(notes);
+        let (id, session) = (attempt.id, attempt.session);
+        match polled {
+            Ok(Poll::Pending) => match waiting {
+                Waiting::Began(what) => Polled::Short(session, what),
+                _ if late => Polled::SentLate(session, id),
+                _ => Polled::Pending,
+            },
+            Ok(Poll::Ready((outcome, checker))) => self.end(slot, outcome, Some(checker)),
+            Err(panic) => {
+                report(&*panic);
+                self.end(slot, Outcome::network(Reason::Panicked), None)
+            }
+        }
+    }
+
+    /// Polls attempt `id` for the last time and ends it: by what it finds, or as one that took too long.
+    pub(super) fn expire(&mut self, id: AttemptId, clock: fn() -> Instant) -> Option<Report> {
+        let slot = self.find(id)?;
+        self.slots[slot].io.notes().last_look = true;
+        if let Polled::Ended(report) = self.poll(slot, clock) {
+            return Some(report);
+        }
+        let mut notes = self.slots[slot].io.notes();
+        let outcome = match (notes.waiting.what(), notes.saw.take()) {
+            (Some(what), _) => Outcome::network(Reason::Shortage(what)),
+            (None, saw) => Outcome::timeout(saw.unwrap_or(Reason::Silent)),
+        };
+        drop(notes);
+        match self.end(slot, outcome, None) {
+            Polled::Ended(report) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// Ends attempt `id` without a report.
+    pub(super) fn cancel(&mut self, id: AttemptId) {
+        if let Some(slot) = self.find(id) {
+            self.end(slot, Outcome::SUCCESS, None);
+        }
+    }
+
+    /// Whether the attempt in `slot` waits for room.
+    pub(super) fn waits(&self, slot: usize) -> bool {
+        self.slots
+            .get(slot)
+            .is_some_and(|place| place.attempt.is_some() && place.io.notes().waiting != Waiting::No)
+    }
+
+    fn find(&self, id: AttemptId) -> Option<usize> {
+        let slot = slot_of(id);
+        let attempt = self.slots.get(slot)?.attempt.as_ref()?;
+        (attempt.id == id).then_some(slot)
+    }
+
+    fn end(
+        &mut self,
+        slot: usize,
+        outcome: Outcome,
+        checker: Option<Box<dyn HostChecker>>,
+    ) -> Polled {
+        let place = &mut self.slots[slot];
+        let Some(attempt) = place.attempt.take() else {
+            return Polled::Pending;
+        };
+        place.generation = (place.generation + 1) & (u32::MAX >> SLOT_BITS);
+        self.free.push(slot);
+        let Running {
+            id,
+            session,
+            run,
+            sent,
+        } = attempt;
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(run))) {
+            report(&*panic);
+        }
+        Polled::Ended(Report {
+            session,
+            attempt: id,
+            outcome,
+            sent,
+            checker,
+        })
+    }
+}
+
+fn slot_of(id: AttemptId) -> usize {
+    (id.0 & ((1 << SLOT_BITS) - 1)) as usize
+}
+
+fn report(panic: &(dyn Any + Send)) {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("of unknown kind");
+    tracing::error!(message, "checker panicked");
+}

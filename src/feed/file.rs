@@ -1,0 +1,322 @@
+//! Events into files, a line each.
+//!
+//! One thread writes each file, however many health checks name it. Events wait for it in a bounded queue;
+//! when that is full, or the file cannot be written, they are dropped and counted, and checks go on.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use prost::Message;
+
+use super::{EventSink, EventSinkFactory, json};
+use crate::config::ConfigError;
+use crate::event::HealthCheckEvent;
+use crate::proto::envoy::extensions::health_check::event_sinks::file::v3::HealthCheckEventFileSink;
+use crate::stats::Stats;
+use crate::validate::Validate;
+
+/// Lines that may wait for a file.
+const QUEUE: usize = 16_384;
+/// Bytes written to a file at once at most.
+const BATCH: usize = 64 * 1024;
+/// How long an ending sink waits for its last lines.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Makes sinks that append to files.
+///
+/// Source: `envoy.extensions.health_check.event_sinks.file.v3.HealthCheckEventFileSink`. Lines are flushed
+/// as soon as no more are waiting, where Envoy keeps them for up to 10 s.
+#[derive(Debug, Default)]
+pub struct FileSinkFactory {
+    stats: Arc<Stats>,
+    files: Mutex<HashMap<String, Weak<EventFile>>>,
+}
+
+impl FileSinkFactory {
+    /// The message's full name.
+    pub const MESSAGE_NAME: &str =
+        "envoy.extensions.health_check.event_sinks.file.v3.HealthCheckEventFileSink";
+
+    /// Counts what is lost in `stats`.
+    pub fn new(stats: Arc<Stats>) -> Self {
+        Self {
+            stats,
+            files: Mutex::default(),
+        }
+    }
+
+    /// The serialized message for the file at `path`.
+    pub fn config(path: &str) -> Vec<u8> {
+        HealthCheckEventFileSink {
+            event_log_path: path.to_owned(),
+        }
+        .encode_to_vec()
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<EventFile>> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = files.get(path).and_then(Weak::upgrade) {
+            return Ok(file);
+        }
+        let file = Arc::new(EventFile::start(path, Arc::clone(&self.stats))?);
+        files.retain(|_, file| file.strong_count() > 0);
+        files.insert(path.to_owned(), Arc::downgrade(&file));
+        Ok(file)
+    }
+}
+
+impl EventSinkFactory for FileSinkFactory {
+    fn message_name(&self) -> &str {
+        Self::MESSAGE_NAME
+    }
+
+    fn create(&self, value: &[u8]) -> Result<Arc<dyn EventSink>, ConfigError> {
+        let config = HealthCheckEventFileSink::decode(value)
+            .map_err(|error| ConfigError::new("", error.to_string()))?;
+        if let Err(faults) = config.validate()
+            && let Some(error) = ConfigError::from_faults(faults)
+        {
+            return Err(error);
+        }
+        let path = &config.event_log_path;
+        let file = self.open(path).map_err(|error| {
+            ConfigError::new(
+                "event_log_path",
+                format!("cannot open {path:?} for appending: {error}"),
+            )
+        })?;
+        Ok(file)
+    }
+
+    fn reopen(&self) {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in files.values().filter_map(Weak::upgrade) {
+            file.tell(Order::Reopen);
+        }
+    }
+}
+
+enum Order {
+    Write(String),
+    Reopen,
+}
+
+/// A file with the thread that writes it.
+#[derive(Debug)]
+struct EventFile {
+    orders: Option<SyncSender<Order>>,
+    ended: Mutex<Receiver<()>>,
+    stats: Arc<Stats>,
+}
+
+impl EventFile {
+    fn start(path: &str, stats: Arc<Stats>) -> io::Result<Self> {
+        let file = append(path)?;
+        let (orders, to_do) = sync_channel(QUEUE);
+        let (end, ended) = sync_channel(1);
+        let writer = Writer {
+            path: path.to_owned(),
+            file,
+            stats: Arc::clone(&stats),
+        };
+        std::thread::Builder::new()
+            .name("event-log".to_owned())
+            .spawn(move || {
+                writer.run(&to_do);
+                // Nobody listens any more if the sink gave up waiting.
+                let _ = end.send(());
+            })?;
+        Ok(Self {
+            orders: Some(orders),
+            ended: Mutex::new(ended),
+            stats,
+        })
+    }
+
+    fn tell(&self, order: Order) {
+        let Some(orders) = &self.orders else {
+            return;
+        };
+        match orders.try_send(order) {
+            Ok(()) => (),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.stats.engine.events_dropped.inc();
+            }
+        }
+    }
+}
+
+impl EventSink for EventFile {
+    fn record(&self, event: &HealthCheckEvent) {
+        let mut line = String::with_capacity(384);
+        json::write_event(&mut line, event);
+        line.push('\n');
+        self.tell(Order::Write(line));
+    }
+}
+
+impl Drop for EventFile {
+    fn drop(&mut self) {
+        self.orders = None;
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        // A disk that hangs must not hold up the end of the process.
+        let _ = ended.recv_timeout(LAST_WORDS);
+    }
+}
+
+/// Opens a file for appending. A pipe without a reader is refused, not waited for.
+fn append(path: &str) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+}
+
+struct Writer {
+    path: String,
+    file: File,
+    stats: Arc<Stats>,
+}
+
+impl Writer {
+    fn run(mut self, orders: &Receiver<Order>) {
+        let (mut batch, mut lines) = (String::new(), 0);
+        while let Ok(order) = orders.recv() {
+            let mut next = Some(order);
+            while let Some(order) = next {
+                match order {
+                    Order::Write(line) => {
+                        batch.push_str(&line);
+                        lines += 1;
+                    }
+                    Order::Reopen => {
+                        self.write(&mut batch, &mut lines);
+                        self.reopen();
+                    }
+                }
+                next = if batch.len() < BATCH {
+                    orders.try_recv().ok()
+                } else {
+                    None
+                };
+            }
+            self.write(&mut batch, &mut lines);
+        }
+    }
+
+    fn write(&mut self, batch: &mut String, lines: &mut u64) {
+        if batch.is_empty() {
+            return;
+        }
+        if let Err(error) = self.file.write_all(batch.as_bytes()) {
+            self.stats.engine.event_write_errors.add(*lines);
+            tracing::warn!(path = %self.path, %error, lines, "event log not written");
+        }
+        batch.clear();
+        *lines = 0;
+    }
+
+    fn reopen(&mut self) {
+        match append(&self.path) {
+            Ok(file) => self.file = file,
+            Err(error) => {
+                tracing::warn!(path = %self.path, %error, "event log not reopened; going on with the old file");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{EventKind, HealthCheckerType};
+    use crate::host::Host;
+    use std::net::SocketAddr;
+    use std::time::SystemTime;
+
+    fn event() -> HealthCheckEvent {
+        HealthCheckEvent {
+            health_checker_type: HealthCheckerType::Udp,
+            host: Arc::new(Host::new(SocketAddr::from(([127, 0, 0, 1], 1)))),
+            cluster: "c".into(),
+            check: "".into(),
+            kind: EventKind::Success,
+            timestamp: SystemTime::UNIX_EPOCH,
+            reason: None,
+            round_trip: None,
+        }
+    }
+
+    #[test]
+    fn two_sinks_on_one_file_write_each_line_twice_and_append() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events");
+        std::fs::write(&path, "before\n").unwrap();
+        let factory = FileSinkFactory::default();
+        let config = FileSinkFactory::config(path.to_str().unwrap());
+        let sinks = [
+            factory.create(&config).unwrap(),
+            factory.create(&config).unwrap(),
+        ];
+        for sink in &sinks {
+            sink.record(&event());
+        }
+        drop(sinks);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.starts_with("before\n{"));
+    }
+
+    #[test]
+    fn a_moved_file_is_left_behind_after_reopening() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events");
+        let factory = FileSinkFactory::default();
+        let sink = factory
+            .create(&FileSinkFactory::config(path.to_str().unwrap()))
+            .unwrap();
+        sink.record(&event());
+        std::fs::rename(&path, dir.path().join("old")).unwrap();
+        factory.reopen();
+        sink.record(&event());
+        drop(sink);
+        let lines = |name: &str| {
+            let text = std::fs::read_to_string(dir.path().join(name)).unwrap();
+            text.lines().count()
+        };
+        // Which file the first line went to is the thread's choice of time.
+        assert_eq!(lines("old") + lines("events"), 2);
+        assert!(lines("events") >= 1);
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_opened_is_a_fault() {
+        let factory = FileSinkFactory::default();
+        for (path, reason) in [
+            ("/nonexistent/dir/file", "cannot open"),
+            ("", "value length must be at least 1 characters"),
+        ] {
+            let faults = factory.create(&FileSinkFactory::config(path)).unwrap_err();
+            assert!(faults.to_string().starts_with("event_log_path: "));
+            assert!(faults.to_string().contains(reason), "{faults}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_counted_and_stops_nothing() {
+        let stats = Arc::new(Stats::default());
+        let factory = FileSinkFactory::new(Arc::clone(&stats));
+        let Ok(sink) = factory.create(&FileSinkFactory::config("/dev/full")) else {
+            return;
+        };
+        sink.record(&event());
+        drop(sink);
+        assert_eq!(stats.engine.event_write_errors.value(), 1);
+    }
+}

@@ -1,0 +1,227 @@
+//! Extensions by type URL, as a value.
+//!
+//! A [`Registry`] knows the factories of checkers and of event sinks and turns a cluster's configuration
+//! into an [`Update`], in which every checker and sink is built: who has one knows that the configuration
+//! can be run. Nothing is global; the daemon, an embedder and a test each make the one they need.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::checker::{Checker, CheckerFactory, udp::UdpFactory};
+use crate::config::{
+    At, CheckerConfig, ClusterConfig, ConfigError, HealthCheck, Resolved, TypedConfig, resolve,
+};
+use crate::feed::{EventSink, EventSinkFactory, FileSinkFactory};
+use crate::host::Host;
+
+/// Factories by the name of their configuration's message.
+#[derive(Clone)]
+pub struct Registry {
+    checkers: BTreeMap<String, Arc<dyn CheckerFactory>>,
+    sinks: BTreeMap<String, Arc<dyn EventSinkFactory>>,
+}
+
+/// A cluster with the checkers and event sinks of its health checks.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Update {
+    /// The cluster.
+    pub config: Arc<ClusterConfig>,
+    /// A checker for each of its health checks, in their order.
+    pub checkers: Vec<Arc<dyn Checker>>,
+    /// The event sinks of each of its health checks, in their order.
+    pub sinks: Vec<Vec<Arc<dyn EventSink>>>,
+}
+
+/// What a feed of configuration, such as xDS, tells the engine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// A cluster came, or changed.
+    Cluster(Update),
+    /// A cluster went.
+    RemoveCluster(Arc<str>),
+    /// The hosts of a cluster are these, and no others.
+    Hosts {
+        /// The cluster's name.
+        cluster: Arc<str>,
+        /// Its hosts.
+        hosts: Arc<[Arc<Host>]>,
+    },
+    /// The hosts of a cluster are not to be waited for any longer.
+    HostsUnavailable(Arc<str>),
+}
+
+impl Update {
+    /// A cluster with checkers and event sinks made by other means, each of as many entries as the cluster
+    /// has health checks.
+    pub fn new(
+        config: Arc<ClusterConfig>,
+        checkers: Vec<Arc<dyn Checker>>,
+        sinks: Vec<Vec<Arc<dyn EventSink>>>,
+    ) -> Self {
+        Self {
+            config,
+            checkers,
+            sinks,
+        }
+    }
+}
+
+impl Default for Registry {
+    /// Knows the UDP checker and the file event sink.
+    fn default() -> Self {
+        Self::empty()
+            .with_checker(UdpFactory)
+            .with_sink(FileSinkFactory::default())
+    }
+}
+
+impl Registry {
+    /// Knows nothing.
+    pub fn empty() -> Self {
+        Self {
+            checkers: BTreeMap::new(),
+            sinks: BTreeMap::new(),
+        }
+    }
+
+    /// The same with one more factory of checkers; it replaces one for the same message.
+    pub fn with_checker(mut self, factory: impl CheckerFactory + 'static) -> Self {
+        let name = factory.message_name().to_owned();
+        self.checkers.insert(name, Arc::new(factory));
+        self
+    }
+
+    /// The same with one more factory of event sinks; it replaces one for the same message.
+    pub fn with_sink(mut self, factory: impl EventSinkFactory + 'static) -> Self {
+        let name = factory.message_name().to_owned();
+        self.sinks.insert(name, Arc::new(factory));
+        self
+    }
+
+    /// Builds the checkers and event sinks of a cluster.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong, with paths relative to the cluster: type URLs that nothing is known for, which are
+    /// told with those that are, and what the factories refuse.
+    pub fn build(&self, config: Arc<ClusterConfig>) -> Result<Update, ConfigError> {
+        let mut errors = Errors::default();
+        let (mut checkers, mut sinks) = (Vec::new(), Vec::new());
+        for (index, check) in config.health_checks.iter().enumerate() {
+            let at = |error: ConfigError| error.at_index("health_checks", index);
+            checkers.extend(errors.note(self.checker(check).map_err(at)));
+            sinks.extend(errors.note(self.sinks(check).map_err(at)));
+        }
+        errors.finish(Update {
+            config,
+            checkers,
+            sinks,
+        })
+    }
+
+    /// The checker that a health check asks for.
+    ///
+    /// # Errors
+    ///
+    /// See [`Registry::build`]; paths are relative to the health check.
+    pub fn checker(&self, check: &HealthCheck) -> Result<Arc<dyn Checker>, ConfigError> {
+        match &check.checker {
+            CheckerConfig::Custom(config) => find(&self.checkers, config)
+                .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
+                .at("custom_health_check.typed_config"),
+            CheckerConfig::BuiltIn { field, config } => {
+                let message = config.type_url.rsplit('/').next().unwrap_or_default();
+                match self.checkers.get(message) {
+                    Some(factory) => factory.create(&config.value).at(field),
+                    None => Err(ConfigError::new(*field, "this checker is not built in")),
+                }
+            }
+        }
+    }
+
+    /// Opens anew the files that event sinks write to, after they were moved away.
+    pub fn reopen(&self) {
+        for factory in self.sinks.values() {
+            factory.reopen();
+        }
+    }
+
+    fn sinks(&self, check: &HealthCheck) -> Result<Vec<Arc<dyn EventSink>>, ConfigError> {
+        let mut errors = Errors::default();
+        let mut sinks = Vec::new();
+        for (index, config) in check.event_sinks.iter().enumerate() {
+            let built = find(&self.sinks, config)
+                .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
+                .at("typed_config")
+                .at_index("event_logger", index);
+            sinks.extend(errors.note(built));
+        }
+        if let Some(path) = &check.event_log_path {
+            let config = FileSinkFactory::config(path);
+            let built = match self.sinks.get(FileSinkFactory::MESSAGE_NAME) {
+                // The field is named alike in the sink's own configuration.
+                Some(factory) => factory.create(&config),
+                None => Err(ConfigError::new(
+                    "event_log_path",
+                    "no file sink is built in",
+                )),
+            };
+            sinks.extend(errors.note(built));
+        }
+        errors.finish(sinks)
+    }
+}
+
+/// The factory for what `config` holds, and the message for it.
+fn find<'a, 'b, F: ?Sized>(
+    factories: &'a BTreeMap<String, Arc<F>>,
+    config: &'b TypedConfig,
+) -> Result<(&'a F, Resolved<'b>), ConfigError> {
+    let held = resolve(config)?;
+    match factories.get(&*held.name) {
+        Some(factory) => Ok((factory, held)),
+        None => {
+            let known: Vec<&str> = factories.keys().map(String::as_str).collect();
+            let reason = format!(
+                "nothing is built in for type URL {:?}; known are {}",
+                config.type_url,
+                known.join(", ")
+            );
+            Err(ConfigError::new("", reason))
+        }
+    }
+}
+
+/// Gathers what is wrong in several places.
+#[derive(Default)]
+struct Errors(Option<ConfigError>);
+
+impl Errors {
+    fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
+        let error = match result {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        self.0 = Some(match self.0.take() {
+            Some(before) => before.and(error),
+            None => error,
+        });
+        None
+    }
+
+    fn finish<T>(self, value: T) -> Result<T, ConfigError> {
+        self.0.map_or(Ok(value), Err)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("checkers", &self.checkers.keys())
+            .field("sinks", &self.sinks.keys())
+            .finish()
+    }
+}

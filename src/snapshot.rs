@@ -1,0 +1,236 @@
+//! What readers see: the hosts of a cluster and their health, unchanging once taken.
+//!
+//! Hosts are kept in a tree of fixed-size leaves. A writer changes its own copy; publishing shares every
+//! leaf that did not change, so it costs what changed, not what there is.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::event::Reason;
+use crate::host::{Health, HealthFlags, Host};
+
+/// What is known of a host's health by active checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// No check of the host has been completed.
+    Unknown,
+    /// To be used.
+    Healthy,
+    /// To be used when healthy hosts do not suffice.
+    Degraded,
+    /// Not to be used.
+    Unhealthy,
+}
+
+impl Verdict {
+    /// A word for tables and filters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+        }
+    }
+}
+
+/// A host and its health.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct HostView {
+    /// The host.
+    pub host: Arc<Host>,
+    /// Its health flags.
+    pub flags: HealthFlags,
+    /// Whether a first check is still to be completed.
+    pub unchecked: bool,
+    /// When the flags last changed, or the host came.
+    pub since: Instant,
+    /// Why the host is failed, if a check failed it.
+    pub reason: Option<Arc<Reason>>,
+}
+
+impl HostView {
+    /// The host's health in three values, and unknown until the first check.
+    pub fn verdict(&self) -> Verdict {
+        match self.flags.health() {
+            Health::Unhealthy if self.unchecked => Verdict::Unknown,
+            Health::Unhealthy => Verdict::Unhealthy,
+            Health::Degraded => Verdict::Degraded,
+            Health::Healthy => Verdict::Healthy,
+        }
+    }
+
+    /// Whether an active check fails the host, or has not passed it yet.
+    pub fn failed(&self) -> bool {
+        self.flags.intersects(HealthFlags::FAILED_ACTIVE_HC)
+    }
+
+    /// Whether an active check finds the host degraded.
+    pub fn degraded(&self) -> bool {
+        self.flags.intersects(HealthFlags::DEGRADED_ACTIVE_HC)
+    }
+
+    /// Whether load may be sent to the host: it is healthy or degraded.
+    pub fn eligible(&self) -> bool {
+        self.flags.health() != Health::Unhealthy
+    }
+}
+
+const WIDTH: usize = 64;
+
+type Leaf = Vec<Option<HostView>>;
+type Branch = Vec<Arc<Leaf>>;
+
+/// Hosts by slot. Slots of hosts that went are empty until they are used again.
+#[derive(Clone, Debug, Default)]
+pub struct HostList {
+    branches: Arc<Vec<Arc<Branch>>>,
+    slots: usize,
+    len: usize,
+}
+
+impl HostList {
+    /// How many hosts there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no host.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// One more than the highest slot in use.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The host in `slot`, if one is there.
+    pub fn get(&self, slot: usize) -> Option<&HostView> {
+        self.branches
+            .get(slot / (WIDTH * WIDTH))?
+            .get(slot / WIDTH % WIDTH)?
+            .get(slot % WIDTH)?
+            .as_ref()
+    }
+
+    /// All hosts, by slot.
+    pub fn iter(&self) -> impl Iterator<Item = &HostView> {
+        self.branches
+            .iter()
+            .flat_map(|branch| branch.iter())
+            .flat_map(|leaf| leaf.iter())
+            .flatten()
+    }
+
+    /// The host in `slot`, to be changed.
+    pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut HostView> {
+        self.leaf_mut(slot)?.get_mut(slot % WIDTH)?.as_mut()
+    }
+
+    /// Puts a host into the next new slot, which is returned.
+    pub(crate) fn push(&mut self, view: HostView) -> usize {
+        let slot = self.slots;
+        let branches = Arc::make_mut(&mut self.branches);
+        if slot.is_multiple_of(WIDTH * WIDTH) {
+            branches.push(Arc::default());
+        }
+        if let Some(branch) = branches.last_mut() {
+            let branch = Arc::make_mut(branch);
+            if slot.is_multiple_of(WIDTH) {
+                branch.push(Arc::new(Vec::with_capacity(WIDTH)));
+            }
+            if let Some(leaf) = branch.last_mut() {
+                Arc::make_mut(leaf).push(Some(view));
+            }
+        }
+        self.slots += 1;
+        self.len += 1;
+        slot
+    }
+
+    /// Puts a host into an empty slot.
+    pub(crate) fn fill(&mut self, slot: usize, view: HostView) {
+        let Some(place) = self.leaf_mut(slot).and_then(|l| l.get_mut(slot % WIDTH)) else {
+            return;
+        };
+        let came = place.replace(view).is_none();
+        self.len += usize::from(came);
+    }
+
+    /// Empties a slot.
+    pub(crate) fn take(&mut self, slot: usize) -> Option<HostView> {
+        let view = self.leaf_mut(slot)?.get_mut(slot % WIDTH)?.take();
+        self.len -= usize::from(view.is_some());
+        view
+    }
+
+    fn leaf_mut(&mut self, slot: usize) -> Option<&mut Leaf> {
+        let branch = Arc::make_mut(&mut self.branches).get_mut(slot / (WIDTH * WIDTH))?;
+        let leaf = Arc::make_mut(branch).get_mut(slot / WIDTH % WIDTH)?;
+        Some(Arc::make_mut(leaf))
+    }
+}
+
+/// One shard's part of a cluster.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Part {
+    /// Grows with each change.
+    pub version: u64,
+    /// Whether every host has completed its first check, or none is to be waited for.
+    pub initialized: bool,
+    /// The hosts.
+    pub hosts: HostList,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn view(port: u16) -> HostView {
+        HostView {
+            host: Arc::new(Host::new(SocketAddr::from(([127, 0, 0, 1], port)))),
+            flags: HealthFlags::NONE,
+            unchecked: false,
+            since: Instant::now(),
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn slots_keep_their_hosts_across_leaves_and_branches() {
+        let mut list = HostList::default();
+        for port in 0..10_000 {
+            assert_eq!(list.push(view(port)), usize::from(port));
+        }
+        for port in [0, 63, 64, 4095, 4096, 9_999] {
+            let at = list.get(usize::from(port)).unwrap();
+            assert_eq!(at.host.address.socket_addr().unwrap().port(), port);
+        }
+        assert_eq!(list.get(10_000), None);
+        assert!(list.take(64).is_some());
+        assert!(list.take(64).is_none());
+        assert_eq!((list.len(), list.iter().count()), (9_999, 9_999));
+        list.fill(64, view(7));
+        assert_eq!(list.len(), 10_000);
+    }
+
+    #[test]
+    fn a_published_list_does_not_change_and_shares_what_did_not() {
+        let mut list = HostList::default();
+        for port in 0..200 {
+            list.push(view(port));
+        }
+        let published = list.clone();
+        list.get_mut(70).unwrap().flags = HealthFlags::FAILED_ACTIVE_HC;
+        assert_eq!(published.get(70).unwrap().flags, HealthFlags::NONE);
+        let leaf = |list: &HostList, i: usize| Arc::as_ptr(&list.branches[0][i]);
+        assert_eq!(leaf(&list, 0), leaf(&published, 0));
+        assert_ne!(leaf(&list, 1), leaf(&published, 1));
+        assert_eq!(leaf(&list, 2), leaf(&published, 2));
+    }
+}
