@@ -6,17 +6,14 @@
 #![expect(clippy::unwrap_used, reason = "the data files are part of this test")]
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::path::Path;
+use std::sync::Arc;
 
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use xds_health::config::text::Document;
-use xds_health::config::{
-    At, Bootstrap, CheckerConfig, ConfigError, FileSinkConfig, HealthCheck, TypedConfig, UdpConfig,
-    Warnings, resolve,
-};
+use xds_health::config::{Bootstrap, ConfigError, Warnings};
 use xds_health::proto::descriptor_pool;
+use xds_health::registry::Registry;
 
 #[test]
 fn verdicts_are_envoys_but_for_the_listed_differences() {
@@ -60,62 +57,13 @@ fn verdicts_are_envoys_but_for_the_listed_differences() {
 }
 
 /// What a daemon would say: the configuration read, and its checkers and event sinks made.
-fn judge(text: &str) -> Result<(), String> {
-    let bootstrap =
-        Bootstrap::from_yaml(text, &mut Warnings::default()).map_err(|e| e.to_string())?;
+fn judge(text: &str) -> Result<(), ConfigError> {
+    let bootstrap = Bootstrap::from_yaml(text, &mut Warnings::default())?;
     for cluster in &bootstrap.clusters {
-        cluster.require_built_in().map_err(|e| e.to_string())?;
-        for (index, check) in cluster.health_checks.iter().enumerate() {
-            make(check)
-                .at_index("health_checks", index)
-                .map_err(|e| e.to_string())?;
-        }
+        cluster.require_built_in()?;
+        Registry::default().build(Arc::clone(cluster))?;
     }
     Ok(())
-}
-
-fn make(check: &HealthCheck) -> Result<(), ConfigError> {
-    match &check.checker {
-        CheckerConfig::Custom(config) => checker(config).at("custom_health_check.typed_config")?,
-        CheckerConfig::BuiltIn { field, .. } => {
-            return Err(ConfigError::new(*field, "is not built in"));
-        }
-        other => panic!("{other:?}"),
-    }
-    for (index, config) in check.event_sinks.iter().enumerate() {
-        sink(config).at_index("event_logger", index)?;
-    }
-    let path = check.event_log_path.as_deref();
-    path.map_or(Ok(()), |path| open(path.as_ref()))
-}
-
-fn checker(config: &TypedConfig) -> Result<(), ConfigError> {
-    let resolved = resolve(config)?;
-    match &*resolved.name {
-        "envoy.extensions.health_checkers.udp.v3.UdpHealthCheck" => {
-            UdpConfig::from_bytes(&resolved.value)
-                .map(drop)
-                .at(resolved.path)
-        }
-        name => Err(ConfigError::new("", format!("{name:?} is not built in"))),
-    }
-}
-
-fn sink(config: &TypedConfig) -> Result<(), ConfigError> {
-    let resolved = resolve(config)?;
-    match &*resolved.name {
-        "envoy.extensions.health_check.event_sinks.file.v3.HealthCheckEventFileSink" => {
-            open(&FileSinkConfig::from_bytes(&resolved.value)?.path)
-        }
-        name => Err(ConfigError::new("", format!("{name:?} is not built in"))),
-    }
-}
-
-fn open(path: &Path) -> Result<(), ConfigError> {
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened
-        .map(drop)
-        .map_err(|error| ConfigError::new("", format!("unable to open {path:?}: {error}")))
 }
 
 /// The configuration that a case is about: one cluster, with the case's checks.
