@@ -176,6 +176,21 @@ impl Bootstrap {
             BindConfig::read(bind, &at, report).map(Arc::new)
         });
         let clusters = read_clusters(message, bind.as_ref(), at, report);
+        let local = message
+            .cluster_manager
+            .as_ref()
+            .map(|m| m.local_cluster_name.as_str());
+        if let Some(name) = local.filter(|name| !name.is_empty())
+            && !message
+                .static_resources
+                .iter()
+                .flat_map(|resources| &resources.clusters)
+                .any(|cluster| cluster.name == name)
+        {
+            let at = at.field("cluster_manager");
+            let reason = format!("there is no {name:?} in static_resources.clusters");
+            report.fault::<()>(&at.field("local_cluster_name"), reason);
+        }
         let admin = message.admin.as_ref();
         let admin = admin.map(|admin| read_admin(admin, &at.field("admin"), report));
         let limits = message
@@ -346,6 +361,10 @@ stats_config: {stats_matcher: {}}
         refused(
             "cluster_manager: {upstream_bind_config: {extra_source_addresses: [{address: {address: \"::1\", port_value: 0}}]}}",
             "cluster_manager.upstream_bind_config.extra_source_addresses: cannot be set without source_address",
+        );
+        refused(
+            "cluster_manager: {local_cluster_name: x}",
+            "cluster_manager.local_cluster_name: there is no \"x\" in static_resources.clusters",
         );
         refused(
             "admin: {address: {envoy_internal_address: {server_listener_name: x}}}",

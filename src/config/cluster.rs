@@ -8,7 +8,8 @@ use prost::Name;
 use super::error::Report;
 use super::text::Document;
 use super::{
-    BindConfig, ConfigError, DnsConfig, HealthCheck, TypedConfig, Warnings, endpoint, typed, wire,
+    At, BindConfig, ConfigError, DnsConfig, HealthCheck, TypedConfig, Warnings, endpoint, typed,
+    wire,
 };
 use crate::host::Host;
 use crate::proto::envoy::config::cluster::v3::cluster::{
@@ -382,14 +383,15 @@ fn read_custom(
     if let Some(config) = &custom.typed_config {
         let at_config = at_type.field("typed_config");
         let config = TypedConfig::from(config);
-        let found = match typed::resolve(&config) {
-            Ok(found) => found,
+        match typed::held(&config) {
+            Ok(name) if name == DnsCluster::full_name() => (),
+            Ok(name) => return Some(Discovery::Other(name.into())),
             Err(error) => return report.within(&at_config, error),
-        };
-        if found.name != DnsCluster::full_name() {
-            return Some(Discovery::Other(found.name.into()));
         }
-        let dns = match wire::decode_checked::<DnsCluster>(&found.value) {
+        let resolved = typed::resolve(&config);
+        let dns = match resolved
+            .and_then(|found| wire::decode_checked::<DnsCluster>(&found.value).at(found.path))
+        {
             Ok(dns) => dns,
             Err(error) => return report.within(&at_config, error),
         };
@@ -603,6 +605,10 @@ upstream_bind_config: {extra_source_addresses: [{}]}",
             (
                 "cluster_type: {name: x, typed_config: {\"@type\": a/google.protobuf.Struct}}",
                 "google.protobuf.Struct",
+            ),
+            (
+                "cluster_type: {name: x, typed_config: {\"@type\": a/no.Such, any: thing}}",
+                "no.Such",
             ),
         ] {
             assert_eq!(cluster(fields).0.require_built_in(), Ok(()));

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use prost::{Message, Name};
 use prost_reflect::MessageDescriptor;
+use prost_types::Struct;
 
 use super::{ConfigError, TypedConfig, text, wire};
 use crate::proto::{descriptor_pool, udpa, xds};
@@ -44,16 +45,9 @@ pub fn resolve_with(
     config: &TypedConfig,
     find: impl FnOnce(&str) -> Option<MessageDescriptor>,
 ) -> Result<Resolved<'_>, ConfigError> {
-    let name = message_name(&config.type_url);
-    let (type_url, value) = if name == xds::r#type::v3::TypedStruct::full_name() {
-        let wrapped = wire::decode::<xds::r#type::v3::TypedStruct>(&config.value)?;
-        (wrapped.type_url, wrapped.value)
-    } else if name == udpa::r#type::v1::TypedStruct::full_name() {
-        let wrapped = wire::decode::<udpa::r#type::v1::TypedStruct>(&config.value)?;
-        (wrapped.type_url, wrapped.value)
-    } else {
+    let Some((type_url, value)) = unwrap(config)? else {
         return Ok(Resolved {
-            name: name.into(),
+            name: message_name(&config.type_url).into(),
             value: (&*config.value).into(),
             path: "",
         });
@@ -63,7 +57,7 @@ pub fn resolve_with(
         let reason = format!("there is no message {name:?} here");
         return Err(ConfigError::new("", reason));
     };
-    let read = text::struct_to_message(&value.unwrap_or_default(), &descriptor);
+    let read = text::struct_to_message(&value, &descriptor);
     if let Some(error) = ConfigError::from_faults(read.faults) {
         return Err(error.at("value"));
     }
@@ -74,6 +68,28 @@ pub fn resolve_with(
     })
 }
 
+/// The name of the message that a configuration holds, whether or not it is known here.
+pub(super) fn held(config: &TypedConfig) -> Result<String, ConfigError> {
+    let inner = unwrap(config)?;
+    let type_url = inner.as_ref().map_or(&*config.type_url, |(url, _)| url);
+    Ok(message_name(type_url).to_owned())
+}
+
+/// What is in a `TypedStruct`, if this is one.
+fn unwrap(config: &TypedConfig) -> Result<Option<(String, Struct)>, ConfigError> {
+    let name = message_name(&config.type_url);
+    let (type_url, value) = if name == xds::r#type::v3::TypedStruct::full_name() {
+        let wrapped = wire::decode::<xds::r#type::v3::TypedStruct>(&config.value)?;
+        (wrapped.type_url, wrapped.value)
+    } else if name == udpa::r#type::v1::TypedStruct::full_name() {
+        let wrapped = wire::decode::<udpa::r#type::v1::TypedStruct>(&config.value)?;
+        (wrapped.type_url, wrapped.value)
+    } else {
+        return Ok(None);
+    };
+    Ok(Some((type_url, value.unwrap_or_default())))
+}
+
 fn message_name(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or_default()
 }
@@ -82,8 +98,8 @@ fn message_name(type_url: &str) -> &str {
 mod tests {
     use std::collections::BTreeMap;
 
+    use prost_types::Value;
     use prost_types::value::Kind;
-    use prost_types::{Struct, Value};
 
     use super::*;
     use crate::config::UdpConfig;
