@@ -80,13 +80,15 @@ async fn serve(
         Some(address) => Some(AdminPort::bind(&address).await?),
         None => None,
     };
-    let ended = io::Error::other;
-    engine.set_limits(bootstrap.limits).await.map_err(ended)?;
+    engine
+        .set_limits(bootstrap.limits)
+        .await
+        .map_err(io::Error::other)?;
     for cluster in clusters {
         engine
             .set_cluster(cluster, Origin::Static)
             .await
-            .map_err(ended)?;
+            .map_err(io::Error::other)?;
     }
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
@@ -100,7 +102,7 @@ async fn serve(
     tracing::info!("stopping");
     drop(stop);
     if let Some(served) = served {
-        served.await.map_err(ended)?;
+        served.await.map_err(io::Error::other)?;
     }
     Ok(())
 }
