@@ -69,7 +69,7 @@ pub fn resolve_with(
 }
 
 /// The name of the message that a configuration holds, whether or not it is known here.
-pub(super) fn held(config: &TypedConfig) -> Result<String, ConfigError> {
+pub(crate) fn held(config: &TypedConfig) -> Result<String, ConfigError> {
     let inner = unwrap(config)?;
     let type_url = inner.as_ref().map_or(&*config.type_url, |(url, _)| url);
     Ok(message_name(type_url).to_owned())
