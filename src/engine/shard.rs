@@ -17,7 +17,7 @@ use super::running::{Attempts, Polled, Report};
 use crate::checker::{Checker, HostChecker, Target};
 use crate::cluster::{Action, ClusterId, Clusters, SessionId, SessionView, Share, Update};
 use crate::config::ClusterConfig;
-use crate::event::{HealthCheckEvent, Outcome};
+use crate::event::{EventKind, HealthCheckEvent, Outcome};
 use crate::feed::EventSink;
 use crate::host::{Address, Host};
 use crate::session::IntervalLimits;
@@ -433,15 +433,24 @@ impl Drop for Shard {
 }
 
 fn trace(event: &HealthCheckEvent) {
-    use crate::event::EventKind::{AddHealthy, EjectUnhealthy};
     let (cluster, host) = (&*event.cluster, &event.host.address);
+    let check = Some(&*event.check).filter(|name| !name.is_empty());
+    let reason = event.reason.as_ref().map(tracing::field::display);
     match event.kind {
-        EjectUnhealthy { failure_type, .. } => {
-            let reason = event.reason.as_ref().map(tracing::field::display);
-            tracing::info!(cluster, %host, check = %event.check, failure_type = failure_type.name(), reason, "host unhealthy");
+        EventKind::EjectUnhealthy { failure_type, .. } => {
+            let failure_type = failure_type.name();
+            tracing::info!(cluster, %host, check, failure_type, reason, "host unhealthy");
         }
-        AddHealthy { first_check } => {
-            tracing::info!(cluster, %host, check = %event.check, first_check, "host healthy");
+        EventKind::Failure {
+            failure_type,
+            first_check: true,
+            ..
+        } => {
+            let failure_type = failure_type.name();
+            tracing::info!(cluster, %host, check, failure_type, reason, "first check failed");
+        }
+        EventKind::AddHealthy { first_check } => {
+            tracing::info!(cluster, %host, check, first_check, "host healthy");
         }
         _ => (),
     }
