@@ -32,6 +32,10 @@ fn main() {
     };
     let rounds = args.value("--rounds", if short { 1 } else { 7 });
     let responder = Responder::start();
+    if args.has("--profile") {
+        println!("engine: {}", plan.engine(responder.port));
+        return;
+    }
     println!(
         "{} hosts every {:?}; bare: {} at once; CPU microseconds per attempt (user + system)",
         plan.hosts, plan.interval, plan.in_flight
