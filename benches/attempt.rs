@@ -33,7 +33,8 @@ fn main() {
     let rounds = args.value("--rounds", if short { 1 } else { 7 });
     let responder = Responder::start();
     if args.has("--profile") {
-        println!("engine: {}", plan.engine(responder.port));
+        let row = plan.engine(responder.port);
+        println!("engine: {row}, {} attempts", row.attempts);
         return;
     }
     println!(
@@ -73,6 +74,7 @@ struct Plan {
 struct Row {
     user: f64,
     system: f64,
+    attempts: u64,
 }
 
 impl Row {
@@ -81,6 +83,7 @@ impl Row {
         Self {
             user: each(cpu.user),
             system: each(cpu.system),
+            attempts,
         }
     }
 

@@ -54,7 +54,8 @@ impl SessionId {
 pub struct ClusterId(u32);
 
 impl ClusterId {
-    fn index(self) -> usize {
+    /// Small, and unlike that of any other cluster there is.
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -204,6 +205,8 @@ pub struct Clusters {
     sessions: Slab<Slot>,
     wheel: Wheel,
     actions: VecDeque<Action>,
+    /// Keys that the wheel gave out; empty but for its room between calls.
+    due: Vec<u32>,
     dirty: Vec<ClusterId>,
     limits: IntervalLimits,
     random: fastrand::Rng,
@@ -219,6 +222,7 @@ impl Clusters {
             sessions: Slab::new(),
             wheel: Wheel::new(now),
             actions: VecDeque::new(),
+            due: Vec::new(),
             dirty: Vec::new(),
             limits: IntervalLimits::default(),
             random: fastrand::Rng::with_seed(seed),
@@ -253,7 +257,7 @@ impl Clusters {
     /// Advances time to `now`: what is due becomes actions.
     pub fn handle_timeout(&mut self, now: Instant) {
         let (sessions, actions) = (&mut self.sessions, &mut self.actions);
-        let mut due = Vec::new();
+        let due = &mut self.due;
         self.wheel.advance(
             now,
             |key| {
@@ -262,7 +266,7 @@ impl Clusters {
             },
             |key| due.push(key),
         );
-        for key in due {
+        for key in due.drain(..) {
             let Some(slot) = sessions.get_mut(key as usize) else {
                 continue;
             };
@@ -484,6 +488,10 @@ impl Clusters {
         let is = Was::of(&slot.session);
         check.stats.healthy.shift(!was.failed, !is.failed);
         check.stats.degraded.shift(was.degraded, is.degraded);
+        if was == is && failure.is_none() && completion.events == [None; 3] {
+            // One more success of many: the host's view says so already, and need not be fetched.
+            return;
+        }
         if was.first_check {
             cluster.unchecked -= 1;
         }
@@ -624,7 +632,7 @@ impl Notice {
 }
 
 /// What a session's verdict was before a completion.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Was {
     failed: bool,
     degraded: bool,
