@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use common::args::Args;
+use common::bare::{self, Pace};
 use common::fleet::{self, Fleet};
 use common::process::Cpu;
 use common::responder::{self, Responder};
@@ -33,33 +34,52 @@ fn main() {
     let rounds = args.value("--rounds", if short { 1 } else { 7 });
     let responder = Responder::start();
     if args.has("--profile") {
-        let row = plan.engine(responder.port);
-        println!("engine: {row}, {} attempts", row.attempts);
+        // For profilers and tracers: one of the columns by itself.
+        let column = args.value("--profile", String::new());
+        let row = match &*column {
+            "bare" => plan.bare(responder.port, Pace::InFlight(plan.in_flight)),
+            "paced" => plan.bare(responder.port, plan.pace()),
+            _ => plan.engine(responder.port),
+        };
+        println!("{row}, {} attempts", row.attempts);
         return;
     }
     println!(
-        "{} hosts every {:?}; bare: {} at once; CPU microseconds per attempt (user + system)",
-        plan.hosts, plan.interval, plan.in_flight
+        "{} hosts every {:?}, so {:.0}/s. CPU microseconds of an attempt: sum (user + system).\n\
+         bare: system calls only, {} at once, as fast as they go\n\
+         paced: the same at the engine's rate\n",
+        plan.hosts,
+        plan.interval,
+        plan.rate(),
+        plan.in_flight
     );
-    println!(
-        "{:>6} {:>22} {:>22} {:>7}",
-        "round", "bare", "engine", "ratio"
-    );
-    let mut all: [Vec<f64>; 2] = Default::default();
-    for round in 1..=rounds {
-        let rows = [plan.bare(responder.port), plan.engine(responder.port)];
-        let [bare, engine] = rows.map(Row::total);
-        println!(
-            "{round:>6} {:>22} {:>22} {:>7.2}",
-            rows[0].to_string(),
-            rows[1].to_string(),
-            engine / bare
-        );
-        all[0].push(bare);
-        all[1].push(engine);
+    let columns = ["bare", "paced", "engine"];
+    print!("{:>6}", "round");
+    for column in columns {
+        print!(" {column:>21}");
     }
-    let [bare, engine] = all.map(common::median);
-    println!("median {bare:>22.2} {engine:>22.2} {:>7.2}", engine / bare);
+    println!(" {:>12} {:>12}", "engine/bare", "engine/paced");
+    let mut all: [Vec<f64>; 3] = Default::default();
+    for round in 1..=rounds {
+        let rows = [
+            plan.bare(responder.port, Pace::InFlight(plan.in_flight)),
+            plan.bare(responder.port, plan.pace()),
+            plan.engine(responder.port),
+        ];
+        print!("{round:>6}");
+        for (row, all) in rows.iter().zip(&mut all) {
+            print!(" {:>21}", row.to_string());
+            all.push(row.total());
+        }
+        let [bare, paced, engine] = rows.map(Row::total);
+        println!(" {:>12.2} {:>12.2}", engine / bare, engine / paced);
+    }
+    let [bare, paced, engine] = all.map(common::median);
+    println!(
+        "median {bare:>21.2} {paced:>21.2} {engine:>21.2} {:>12.2} {:>12.2}",
+        engine / bare,
+        engine / paced
+    );
 }
 
 struct Plan {
@@ -100,17 +120,26 @@ impl std::fmt::Display for Row {
 }
 
 impl Plan {
-    /// The attempts of the window.
-    fn attempts(&self) -> u64 {
-        let rounds = self.window.as_secs_f64() / self.interval.as_secs_f64();
-        (rounds * self.hosts as f64) as u64
+    /// Attempts in a second.
+    fn rate(&self) -> f64 {
+        self.hosts as f64 / self.interval.as_secs_f64()
     }
 
-    fn bare(&self, port: u16) -> Row {
+    /// The attempts of the window.
+    fn attempts(&self) -> u64 {
+        (self.rate() * self.window.as_secs_f64()) as u64
+    }
+
+    fn pace(&self) -> Pace {
+        let per_tick = self.rate() * bare::TICK.as_secs_f64();
+        Pace::PerTick((per_tick as usize).max(1))
+    }
+
+    fn bare(&self, port: u16, pace: Pace) -> Row {
         let hosts: Vec<_> = (0..self.hosts).map(|i| fleet::address(i, port)).collect();
         let attempts = self.attempts();
         let before = Cpu::now();
-        common::bare::run(&hosts, attempts, self.in_flight);
+        bare::run(&hosts, attempts, pace);
         Row::new(Cpu::now() - before, attempts)
     }
 
