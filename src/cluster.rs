@@ -285,6 +285,23 @@ impl Clusters {
         }
     }
 
+    /// Reads what [`Clusters::start`] and whoever calls it will read of these sessions. Hosts lie all over
+    /// the memory, and a loop that does nothing else waits for many of them at once, not for each in turn.
+    pub(crate) fn fetch(&self, sessions: impl Iterator<Item = SessionId>) {
+        let mut addresses = 0_usize;
+        for id in sessions {
+            let Some(slot) = self.sessions.get(id.index()) else {
+                continue;
+            };
+            let cluster = self.clusters.get(slot.cluster.index());
+            if let Some(view) = cluster.and_then(|c| c.part.hosts.get(slot.host as usize)) {
+                addresses += usize::from(matches!(view.host.checked_at(), Address::Ip(_)));
+            }
+        }
+        // So that the reads are made, though nothing comes of them.
+        std::hint::black_box(addresses);
+    }
+
     /// Begins the attempt that [`Action::Start`] asked for, under a name that no other running attempt has;
     /// none if it is no longer wanted.
     pub fn start(

@@ -95,6 +95,14 @@ impl Fleet {
         &self.engine
     }
 
+    /// Waits until the cluster has so many hosts.
+    pub(crate) fn wait_for_members(&self, count: u64) {
+        let cluster = self.stats.cluster(&self.name, &self.name);
+        while cluster.membership.total.value() < count {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits until so many attempts have succeeded.
     pub(crate) fn wait_for_successes(&self, count: u64) {
         while self.check.success.value() < count {

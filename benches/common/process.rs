@@ -1,6 +1,9 @@
 //! What the system says of this process.
 
-use std::ops::{Add, Sub};
+use std::ops::Sub;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// CPU time of all threads of this process.
@@ -11,13 +14,17 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    /// What was used up to now.
-    #[expect(unsafe_code, reason = "no safe interface offers `getrusage`")]
+    /// What this process has used up to now.
     pub(crate) fn now() -> Self {
+        Self::of(libc::RUSAGE_SELF)
+    }
+
+    #[expect(unsafe_code, reason = "no safe interface offers `getrusage`")]
+    fn of(who: libc::c_int) -> Self {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: the place is as large as the call asks for, and any bits make a `rusage`.
         let usage = unsafe {
-            assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
+            assert_eq!(libc::getrusage(who, usage.as_mut_ptr()), 0);
             usage.assume_init()
         };
         let time = |value: libc::timeval| {
@@ -47,17 +54,6 @@ impl Sub for Cpu {
     }
 }
 
-impl Add for Cpu {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            user: self.user + other.user,
-            system: self.system + other.system,
-        }
-    }
-}
-
 /// Memory that is resident, in bytes.
 pub(crate) fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -68,4 +64,32 @@ pub(crate) fn resident() -> u64 {
 /// Descriptors that are open, but for the one that this takes.
 pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
+}
+
+/// Looks at the descriptors again and again, in a thread.
+pub(crate) struct DescriptorWatch {
+    end: Arc<AtomicBool>,
+    thread: JoinHandle<(usize, Cpu)>,
+}
+
+impl DescriptorWatch {
+    pub(crate) fn start() -> Self {
+        let end = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&end);
+        let thread = std::thread::spawn(move || {
+            let mut most = 0;
+            while !ends.load(Relaxed) {
+                most = most.max(descriptors());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            (most, Cpu::of(libc::RUSAGE_THREAD))
+        });
+        Self { end, thread }
+    }
+
+    /// The most that it saw, and the CPU time it took to look.
+    pub(crate) fn stop(self) -> (usize, Cpu) {
+        self.end.store(true, Relaxed);
+        self.thread.join().unwrap()
+    }
 }
