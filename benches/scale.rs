@@ -44,6 +44,9 @@ fn main() -> ExitCode {
     for hosts in &counts[1..] {
         memory(*hosts);
     }
+    if args.has("--memory") {
+        return ExitCode::SUCCESS;
+    }
     let responder = Responder::start();
     first_round(many, responder.port);
     let clean = lateness(many, &args, responder.port);
@@ -58,14 +61,15 @@ fn main() -> ExitCode {
 
 fn memory(hosts: usize) {
     let fleet = Fleet::start(fleet::check(HOUR, HOUR));
-    let before = process::resident();
+    let (before, cpu) = (process::resident(), Cpu::now());
     fleet.set_hosts(hosts, 9);
     fleet.wait_for_members(hosts as u64);
-    let grown = process::resident() - before;
+    let (grown, cpu) = (process::resident() - before, Cpu::now() - cpu);
     let each = grown as f64 / hosts as f64;
     println!(
-        "{hosts:>9} hosts: {:>6} KiB, {each:.0} bytes each",
-        grown >> 10
+        "{hosts:>9} hosts: {:>6} KiB, {each:.0} bytes each; {:.2} us of CPU time to add one",
+        grown >> 10,
+        cpu.micros_per(hosts as u64)
     );
     fleet.stop();
     assert!(each < 4096.0, "{each} bytes for a host");
