@@ -4,6 +4,7 @@
 
 pub(crate) mod args;
 pub(crate) mod bare;
+pub(crate) mod envoy;
 pub(crate) mod fleet;
 pub(crate) mod process;
 pub(crate) mod responder;
