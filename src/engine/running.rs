@@ -38,8 +38,10 @@ impl Woken {
         self.notify.notified().await;
     }
 
-    pub(super) fn take(&self) -> Vec<usize> {
-        std::mem::take(&mut self.slots.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Moves the slots that were woken to `ready`.
+    pub(super) fn take(&self, ready: &mut Vec<usize>) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        ready.append(&mut slots);
     }
 }
 

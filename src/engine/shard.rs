@@ -27,6 +27,8 @@ use crate::stats::{ClusterStats, Stats};
 const INPUTS: usize = 16;
 /// Attempts begun in one turn.
 const STARTS: usize = 128;
+/// Sessions fetched from memory together: few enough to be there still when the last one's turn comes.
+const FETCHED: usize = 8;
 /// The shortest time between two views of a shard.
 const PUBLISH_EVERY: Duration = Duration::from_millis(2);
 /// How soon attempts that wait for room look again by themselves.
@@ -77,11 +79,14 @@ pub(super) struct Runtime {
 pub(super) struct Shard {
     index: usize,
     clusters: Clusters,
-    runtimes: HashMap<ClusterId, Runtime>,
+    /// What clusters are run by, by their ids.
+    runtimes: Vec<Option<Runtime>>,
     attempts: Attempts,
     reactor: Reactor,
     /// Sessions whose attempts are due and wait for their turn.
     queue: VecDeque<SessionId>,
+    /// Slots to be polled; empty but for its room between turns.
+    ready: Vec<usize>,
     /// Slots of attempts that wait for room.
     waiting: VecDeque<usize>,
     /// Checkers of hosts that keep connections.
@@ -106,10 +111,11 @@ impl Shard {
         Ok(Self {
             index,
             clusters: Clusters::new(clock::now(), share, seed),
-            runtimes: HashMap::new(),
+            runtimes: Vec::new(),
             attempts: Attempts::new(Arc::clone(reactor.registry())),
             reactor,
             queue: VecDeque::new(),
+            ready: Vec::new(),
             waiting: VecDeque::new(),
             kept: HashMap::new(),
             inputs,
@@ -221,12 +227,12 @@ impl Shard {
                     membership.count();
                 }
                 if let Some(id) = removed {
-                    self.runtimes.remove(&id);
+                    self.set_runtime(id, None);
                 }
                 if let (Some(id), Some(runtime)) =
                     (name.and_then(|name| self.clusters.id(&name)), runtime)
                 {
-                    self.runtimes.insert(id, runtime);
+                    self.set_runtime(id, Some(runtime));
                 }
             }
             Input::Limits(limits) => self.clusters.set_limits(limits),
@@ -252,6 +258,13 @@ impl Shard {
         self.act(now);
     }
 
+    fn set_runtime(&mut self, id: ClusterId, runtime: Option<Runtime>) {
+        if self.runtimes.len() <= id.index() {
+            self.runtimes.resize_with(id.index() + 1, || None);
+        }
+        self.runtimes[id.index()] = runtime;
+    }
+
     /// Does what the clusters want.
     fn act(&mut self, now: Instant) {
         while let Some(action) = self.clusters.poll_action() {
@@ -273,7 +286,7 @@ impl Shard {
                     self.kept.remove(&session);
                 }
                 Action::Event(notice) => {
-                    let Some(runtime) = self.runtimes.get(&notice.cluster) else {
+                    let Some(runtime) = runtime_of(&self.runtimes, notice.cluster) else {
                         continue;
                     };
                     let Some(checker) = runtime.checkers.get(notice.check) else {
@@ -292,11 +305,13 @@ impl Shard {
 
     /// Polls the attempts that were told of by the poller or woken by others.
     fn poll_ready(&mut self) {
-        let mut ready = self.attempts.woken().take();
+        let mut ready = std::mem::take(&mut self.ready);
+        self.attempts.woken().take(&mut ready);
         self.reactor.drain(|slot| ready.push(slot));
-        for slot in ready {
+        for slot in ready.drain(..) {
             self.poll(slot);
         }
+        self.ready = ready;
     }
 
     /// Polls attempts that wait for room, the longest waiting first, until one finds none.
@@ -314,9 +329,13 @@ impl Shard {
     }
 
     fn start_attempts(&mut self) {
-        for _ in 0..STARTS {
+        for begun in 0..STARTS {
             if !self.has_room() {
                 return;
+            }
+            if begun % FETCHED == 0 {
+                let next = self.queue.iter().take(FETCHED);
+                self.clusters.fetch(next.copied());
             }
             let Some(session) = self.queue.pop_front() else {
                 return;
@@ -334,8 +353,13 @@ impl Shard {
             return;
         };
         self.stats.engine.schedule_lag.record(started.lag);
-        let checker = self.kept.remove(&session).or_else(|| {
-            let runtime = self.runtimes.get(&started.cluster)?;
+        let kept = if self.kept.is_empty() {
+            None
+        } else {
+            self.kept.remove(&session)
+        };
+        let checker = kept.or_else(|| {
+            let runtime = runtime_of(&self.runtimes, started.cluster)?;
             let checker = runtime.checkers.get(started.check)?;
             let host: &Host = started.host;
             let target = Target::new(host).with_bind(runtime.config.bind.as_ref());
@@ -396,8 +420,7 @@ impl Shard {
         let Some((cluster, check)) = self.clusters.check_of(session) else {
             return false;
         };
-        self.runtimes
-            .get(&cluster)
+        runtime_of(&self.runtimes, cluster)
             .and_then(|runtime| runtime.checkers.get(check))
             .is_some_and(|checker| checker.keeps_connections())
     }
@@ -414,11 +437,15 @@ impl Shard {
         self.dirty = false;
         while let Some((id, part)) = self.clusters.poll_part() {
             self.published = Some(now);
-            if let Some(runtime) = self.runtimes.get(&id) {
+            if let Some(runtime) = runtime_of(&self.runtimes, id) {
                 runtime.entry.publish(self.index, part);
             }
         }
     }
+}
+
+fn runtime_of(runtimes: &[Option<Runtime>], id: ClusterId) -> Option<&Runtime> {
+    runtimes.get(id.index())?.as_ref()
 }
 
 impl Drop for Shard {
