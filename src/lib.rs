@@ -16,3 +16,5 @@ pub mod snapshot;
 mod sockopt;
 pub mod stats;
 pub mod validate;
+#[cfg(feature = "xds")]
+pub mod xds;
