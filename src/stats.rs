@@ -193,11 +193,17 @@ impl Stats {
         self.manager_samples(&mut samples);
         self.engine_samples(&mut samples);
         self.control_plane_samples(&mut samples);
-        let clusters = self.clusters.read().unwrap_or_else(PoisonError::into_inner);
-        for stats in clusters.values() {
-            stats.samples(&mut samples);
+        // Held only to copy the list: who adds a cluster must not wait for all the names to be written.
+        let clusters: Vec<_> = self
+            .clusters
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        for cluster in clusters {
+            cluster.samples(&mut samples);
         }
-        drop(clusters);
         samples.sort_by(|a, b| a.name.cmp(&b.name));
         samples.dedup_by(|next, kept| kept.absorb(next));
         samples

@@ -244,14 +244,19 @@ impl Reader {
             self.list(node, &field.kind(), &mut items);
             message.set_field(field, Field::List(items));
         } else if let Some(value) = self.single(node, &field.kind()) {
-            match (value, message.get_field_mut(field)) {
-                (Field::Message(value), Field::Message(message)) => {
-                    // Merges with what the other spelling of the field gave.
-                    if let Err(e) = message.merge(value.encode_to_vec().as_slice()) {
-                        self.fault(e);
+            match value {
+                // The other spelling of the field gave a message too: this one is merged into it.
+                Field::Message(value) if message.has_field(field) => {
+                    let bytes = value.encode_to_vec();
+                    let merged = match message.get_field_mut(field).as_message_mut() {
+                        Some(message) => message.merge(bytes.as_slice()),
+                        None => Ok(()),
+                    };
+                    if let Err(error) = merged {
+                        self.fault(error);
                     }
                 }
-                (value, _) => message.set_field(field, value),
+                value => message.set_field(field, value),
             }
         }
     }

@@ -21,6 +21,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    #[expect(deprecated, reason = "what it warns of cannot be with a descriptor that is owned")]
     /// Watches the directory of `file`, or the one it names for this.
     pub(super) fn new(file: &File) -> io::Result<Self> {
         let (directory, name) = match &file.directory {
