@@ -19,7 +19,9 @@ use crate::config::{ClusterConfig, HealthCheck};
 use crate::event::{EventKind, Failure, FailureType, HealthCheckEvent, Outcome, Reason, Shortage};
 use crate::host::{Address, HealthFlags, Host};
 use crate::schedule::Wheel;
-use crate::session::{AttemptId, Completion, Context, Due, IntervalKind, IntervalLimits, Session};
+use crate::session::{
+    AttemptId, Completion, Context, Due, IntervalKind, IntervalLimits, Session, Traffic,
+};
 use crate::snapshot::Part;
 use crate::stats::{CheckStats, ClusterStats};
 
@@ -195,6 +197,17 @@ struct Cluster {
     dirty: bool,
 }
 
+impl Cluster {
+    /// No cluster can have had traffic before its hosts were checked.
+    fn traffic(&self) -> Traffic {
+        match (self.traffic, self.part.initialized) {
+            (false, _) => Traffic::None,
+            (true, false) => Traffic::Expected,
+            (true, true) => Traffic::Had,
+        }
+    }
+}
+
 /// All clusters that one driver checks.
 #[derive(Debug)]
 pub struct Clusters {
@@ -352,7 +365,7 @@ impl Clusters {
         let mut random = || self.random.u64(..);
         let mut cx = Context {
             check: &check.config,
-            traffic: cluster.traffic,
+            traffic: cluster.traffic(),
             limits: self.limits,
             random: &mut random,
         };

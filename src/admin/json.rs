@@ -1,6 +1,6 @@
 //! JSON as Envoy lays it out: one space a level, proto names.
 
-use crate::feed::json::write_string;
+use crate::config::json::write_string;
 
 /// Where in a document the next item goes. The text itself is handed in, so that it can be taken away in
 /// pieces.

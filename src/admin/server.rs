@@ -9,7 +9,7 @@ use prost_types::value::Kind;
 
 use super::json::Layout;
 use super::{ServerState, Shared, answer};
-use crate::feed::json::write_string;
+use crate::config::json::write_string;
 use crate::proto::envoy::config::core::v3::node::UserAgentVersionType;
 use crate::proto::envoy::config::core::v3::{Locality, Node};
 use crate::stats::{Gauge, Sample};

@@ -10,7 +10,7 @@ use axum::response::Response;
 use super::answer::{self, Refused};
 use super::query::{Filter, Query};
 use super::{Shared, prometheus};
-use crate::feed::json::write_string;
+use crate::config::json::write_string;
 use crate::stats::{HistogramView, Sample, Value};
 
 /// Quantiles of a histogram in percent, as Envoy lists them.

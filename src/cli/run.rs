@@ -151,8 +151,7 @@ impl AdminPort {
     }
 
     async fn serve(self, router: axum::Router, stop: impl Future<Output = ()> + Send) {
-        let mut limits = admin::Limits::default();
-        limits.drain_timeout = LAST_ANSWERS;
+        let limits = admin::Limits::default().with_drain_timeout(LAST_ANSWERS);
         match self {
             Self::Tcp(listener) => admin::serve(listener, router, limits, stop).await,
             Self::Pipe(listener) => admin::serve(listener, router, limits, stop).await,

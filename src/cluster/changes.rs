@@ -460,7 +460,7 @@ impl Clusters {
             let mut random = || self.random.u64(..);
             let mut cx = Context {
                 check: &check.config,
-                traffic: cluster.traffic,
+                traffic: cluster.traffic(),
                 limits: self.limits,
                 random: &mut random,
             };

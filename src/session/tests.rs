@@ -64,7 +64,7 @@ fn outcome(letter: char) -> Outcome {
 struct Driven {
     session: Session,
     check: HealthCheck,
-    traffic: bool,
+    traffic: Traffic,
     limits: IntervalLimits,
     random: u64,
     now: Instant,
@@ -80,14 +80,14 @@ impl Driven {
         let now = Instant::now();
         let mut cx = Context {
             check: &check,
-            traffic: true,
+            traffic: Traffic::Had,
             limits,
             random: &mut || random,
         };
         Self {
             session: Session::new(now, None, &mut cx),
             check,
-            traffic: true,
+            traffic: Traffic::Had,
             limits,
             random,
             now,
@@ -100,7 +100,7 @@ impl Driven {
         let mut next = Self::new(check);
         let mut cx = Context {
             check: &next.check,
-            traffic: true,
+            traffic: Traffic::Had,
             limits: next.limits,
             random: &mut || 0,
         };
@@ -276,7 +276,7 @@ fn transitions_tell_what_a_completion_did() {
 #[track_caller]
 fn waits(traffic: bool, letters: &str, kind: IntervalKind, millis: u32) {
     let mut driven = Driven::new(check(2, 3));
-    driven.traffic = traffic;
+    driven.traffic = traffic.into();
     driven.all(letters);
     assert_eq!(driven.session.waits_by(), kind, "after {letters}");
     assert_eq!(driven.wait(), millis * MS, "after {letters}");
@@ -364,11 +364,29 @@ fn intervals_have_names() {
 }
 
 #[test]
+fn while_traffic_is_expected_the_shorter_of_both_waits_rules() {
+    for (no_traffic, interval, kind) in [
+        (200, 1000, IntervalKind::NoTrafficHealthy),
+        (60_000, 1000, IntervalKind::Interval),
+        (1000, 1000, IntervalKind::Interval),
+    ] {
+        let mut check = check(2, 2);
+        check.interval = interval * MS;
+        check.no_traffic_healthy_interval = no_traffic * MS;
+        let mut driven = Driven::new(check);
+        driven.traffic = Traffic::Expected;
+        driven.complete('S');
+        assert_eq!(driven.session.waits_by(), kind);
+        assert_eq!(driven.wait(), no_traffic.min(interval) * MS);
+    }
+}
+
+#[test]
 fn traffic_does_not_shorten_a_wait_that_runs() {
     let mut driven = Driven::new(check(2, 2));
-    driven.traffic = false;
+    driven.traffic = Traffic::None;
     driven.all("S");
-    driven.traffic = true;
+    driven.traffic = Traffic::Had;
     driven.now += 850 * MS;
     assert_eq!(driven.session.handle_timeout(driven.now), None);
     assert_eq!(driven.wait(), 650 * MS);
@@ -381,7 +399,7 @@ fn traffic_shortens_a_wait_only_if_asked_to_and_only_one_of_no_traffic() {
     let traffic = |driven: &mut Driven| {
         let mut cx = Context {
             check: &driven.check,
-            traffic: true,
+            traffic: Traffic::Had,
             limits: driven.limits,
             random: &mut || 0,
         };
@@ -392,7 +410,7 @@ fn traffic_shortens_a_wait_only_if_asked_to_and_only_one_of_no_traffic() {
         ("T", IntervalKind::Unhealthy, 700),
     ] {
         let mut driven = Driven::new(check(2, 2));
-        driven.traffic = false;
+        driven.traffic = Traffic::None;
         driven.all(letters);
         assert!(traffic(&mut driven));
         assert_eq!(
@@ -406,7 +424,7 @@ fn traffic_shortens_a_wait_only_if_asked_to_and_only_one_of_no_traffic() {
     }
 
     let mut driven = Driven::new(check(2, 2));
-    driven.traffic = false;
+    driven.traffic = Traffic::None;
     driven.all("S");
     driven.now += 1200 * MS;
     assert!(!traffic(&mut driven), "what is left is shorter");
@@ -774,7 +792,7 @@ fn jitter_is_added_to_every_interval() {
             ..check(2, 2)
         };
         let mut driven = Driven::with(check, IntervalLimits::default(), 40_000);
-        driven.traffic = traffic;
+        driven.traffic = traffic.into();
         assert_eq!(driven.all(letters).wait(), (base + 40) * MS, "{letters}");
     }
 }
@@ -984,7 +1002,7 @@ proptest! {
         let (mut now, mut traffic, mut last) = (Instant::now(), false, 0);
         let mut cx = Context {
             check: &check,
-            traffic,
+            traffic: traffic.into(),
             limits: IntervalLimits::default(),
             random: &mut numbers,
         };
@@ -1027,7 +1045,7 @@ proptest! {
                     };
                     let mut cx = Context {
                         check: &check,
-                        traffic,
+                        traffic: traffic.into(),
                         limits: IntervalLimits::default(),
                         random: &mut numbers,
                     };

@@ -99,11 +99,9 @@ pub async fn set(
 ) -> Cluster {
     let checkers = config.health_checks.iter();
     let checkers = checkers.map(|_| Arc::new(script.clone()) as Arc<dyn Checker>);
-    let update = Update {
-        checkers: checkers.collect(),
-        sinks: config.health_checks.iter().map(|_| Vec::new()).collect(),
-        config: Arc::new(config),
-    };
+    let checkers = checkers.collect();
+    let sinks = config.health_checks.iter().map(|_| Vec::new()).collect();
+    let update = Update::new(Arc::new(config), checkers, sinks);
     engine.set_cluster(update, origin).await.unwrap()
 }
 
