@@ -267,7 +267,10 @@ fn read_clusters(
 
 /// A cluster of a few hundred thousand hosts is never kept twice for this: none of these speaks HTTP/2.
 fn control_planes(message: &Message) -> BTreeMap<String, Arc<ClusterMessage>> {
-    let clusters = message.static_resources.iter().flat_map(|all| &all.clusters);
+    let clusters = message
+        .static_resources
+        .iter()
+        .flat_map(|all| &all.clusters);
     clusters
         .filter(|cluster| {
             cluster.http2_protocol_options.is_some()

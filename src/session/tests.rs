@@ -709,7 +709,10 @@ fn a_session_after_another_keeps_its_verdict_until_its_first_completion() {
     assert_eq!(next.session.counts(), (0, 0));
     assert_eq!(next.wait(), Duration::ZERO);
     // It was never healthy by the new check, so it is not ejected by it: as Envoy tells it.
-    assert_eq!(next.events('T'), [failed(FailureType::NetworkTimeout, true)]);
+    assert_eq!(
+        next.events('T'),
+        [failed(FailureType::NetworkTimeout, true)]
+    );
     assert!(next.session.failed());
 
     // Failed stays failed with its reason, and one success is enough.

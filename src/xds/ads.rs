@@ -14,8 +14,8 @@ use tonic::transport::Channel;
 use tonic::{Request as Call, Status};
 
 use super::backoff::Backoff;
-use super::sources::{SourceId, Stream};
 use super::files::FileError;
+use super::sources::{SourceId, Stream};
 use super::subscription::{Answer, Request, Response, Variant};
 use crate::proto::envoy::service::cluster::v3::cluster_discovery_service_client::ClusterDiscoveryServiceClient;
 use crate::proto::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;

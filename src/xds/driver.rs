@@ -175,7 +175,8 @@ impl Driver {
                 };
                 let verdict = self.judge(id, type_url, &answer);
                 if let Some(open) = self.streams.get_mut(&id) {
-                    open.subscriptions.handle_verdict(type_url, &answer, verdict);
+                    open.subscriptions
+                        .handle_verdict(type_url, &answer, verdict);
                 }
             }
             Event::File(result) => self.handle_file(id, result),
@@ -194,7 +195,11 @@ impl Driver {
                 return;
             }
         };
-        let type_url = if self.client.cds == Some(id) { CLUSTER } else { ENDPOINTS };
+        let type_url = if self.client.cds == Some(id) {
+            CLUSTER
+        } else {
+            ENDPOINTS
+        };
         self.judge(id, type_url, &answer);
     }
 
@@ -370,6 +375,8 @@ impl Driver {
         let stats = &self.client.stats.control_plane;
         stats.config_age.set(self.taken.map_or(0, since));
         let connected = stats.connected_state.value() > 0;
-        stats.disconnected.set(if connected { 0 } else { since(self.lost) });
+        stats
+            .disconnected
+            .set(if connected { 0 } else { since(self.lost) });
     }
 }

@@ -111,7 +111,9 @@ fn parse(file: &File, bytes: &[u8]) -> Result<Answer, String> {
     let document = match Format::of(&file.path) {
         Format::Binary => {
             let response = DiscoveryResponse::decode(bytes);
-            return response.map(Answer::from).map_err(|error| error.to_string());
+            return response
+                .map(Answer::from)
+                .map_err(|error| error.to_string());
         }
         Format::Json => Document::from_json(text()?),
         Format::Yaml => Document::from_yaml(text()?),

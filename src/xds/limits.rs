@@ -33,7 +33,10 @@ impl Limits {
         if count <= self.hosts {
             return Ok(());
         }
-        let reason = format!("{count} endpoints in all, but at most {} are taken", self.hosts);
+        let reason = format!(
+            "{count} endpoints in all, but at most {} are taken",
+            self.hosts
+        );
         Err(ConfigError::new("endpoints", reason))
     }
 

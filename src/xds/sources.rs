@@ -202,7 +202,10 @@ impl Sources {
             return Err(ConfigError::new("config_validators", "are not supported"));
         }
         let [service] = &*message.grpc_services else {
-            let reason = format!("one is required, but here are {}", message.grpc_services.len());
+            let reason = format!(
+                "one is required, but here are {}",
+                message.grpc_services.len()
+            );
             return Err(ConfigError::new("grpc_services", reason));
         };
         let service = Service::read(service, &self.planes).at_index("grpc_services", 0)?;
@@ -226,6 +229,8 @@ fn read_file(message: &PathConfigSource) -> File {
         path: message.path.as_str().into(),
         directory: directory.map(|directory| directory.path.as_str().into()),
         modify: directory.is_some_and(|directory| directory.watch_modify),
-        poll: message.poll_interval.and_then(|poll| Duration::try_from(poll).ok()),
+        poll: message
+            .poll_interval
+            .and_then(|poll| Duration::try_from(poll).ok()),
     }
 }

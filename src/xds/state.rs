@@ -241,7 +241,8 @@ fn decode<M: Message + Name + Default>(body: &Any) -> Result<M, ConfigError> {
         let reason = format!("is of type {:?}, but {wanted} was asked for", body.type_url);
         return Err(ConfigError::new("", reason));
     }
-    M::decode(&*body.value).map_err(|error| ConfigError::new("", format!("not a {wanted}: {error}")))
+    M::decode(&*body.value)
+        .map_err(|error| ConfigError::new("", format!("not a {wanted}: {error}")))
 }
 
 /// Gathers what is wrong with an answer.

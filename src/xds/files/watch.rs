@@ -21,7 +21,10 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    #[expect(deprecated, reason = "what it warns of cannot be with a descriptor that is owned")]
+    #[expect(
+        deprecated,
+        reason = "what it warns of cannot be with a descriptor that is owned"
+    )]
     /// Watches the directory of `file`, or the one it names for this.
     pub(super) fn new(file: &File) -> io::Result<Self> {
         let (directory, name) = match &file.directory {
@@ -58,7 +61,9 @@ impl Watch {
                 if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
                     counts = true;
                 }
-                let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+                let name = event
+                    .file_name()
+                    .map(|name| OsStr::from_bytes(name.to_bytes()));
                 let named = self.name.is_none() || name == self.name.as_deref();
                 let moved = kind.contains(ReadFlags::MOVED_TO);
                 let modified = self.modify && kind.contains(ReadFlags::MODIFY);
