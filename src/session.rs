@@ -345,6 +345,9 @@ impl Session {
             } else {
                 transition = Transition::ChangePending;
             }
+        } else if first_check {
+            // The verdict is that of the check before this one. Envoy begins anew, so tells of it anew.
+            events[0] = Some(EventKind::AddHealthy { first_check });
         }
         if degraded != self.degraded {
             self.degraded = degraded;
@@ -389,7 +392,8 @@ impl Session {
                 self.failed = true;
                 self.failures = 0;
                 transition = Transition::Changed;
-                events[0] = Some(EventKind::EjectUnhealthy {
+                // What a changed check fails at first has never passed it: as with Envoy, it is not ejected.
+                events[0] = (!first_check).then_some(EventKind::EjectUnhealthy {
                     failure_type,
                     http_status_code,
                 });

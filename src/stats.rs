@@ -10,9 +10,11 @@ use std::time::Duration;
 
 mod cluster;
 mod sample;
+mod updates;
 
 pub use cluster::{CheckStats, ClusterStats, Membership};
 pub use sample::{HistogramView, Sample, Value};
+pub use updates::{ControlPlaneStats, Text, UpdateStats};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -156,6 +158,10 @@ pub struct Stats {
     pub cluster_manager: ClusterManagerStats,
     /// `xds_health.`.
     pub engine: EngineStats,
+    /// `cluster_manager.cds.`: how the subscription to clusters fares.
+    pub cds: UpdateStats,
+    /// `control_plane.`.
+    pub control_plane: ControlPlaneStats,
     clusters: RwLock<BTreeMap<Arc<str>, Arc<ClusterStats>>>,
 }
 
@@ -190,6 +196,7 @@ impl Stats {
         let mut samples = Vec::new();
         self.manager_samples(&mut samples);
         self.engine_samples(&mut samples);
+        self.control_plane_samples(&mut samples);
         // Held only to copy the list: who adds a cluster must not wait for all the names to be written.
         let clusters: Vec<_> = self
             .clusters
@@ -222,6 +229,16 @@ impl Stats {
         ] {
             to.push(Sample::gauge(format!("cluster_manager.{name}"), gauge));
         }
+    }
+
+    fn control_plane_samples(&self, to: &mut Vec<Sample>) {
+        if self.control_plane.in_use() {
+            self.control_plane.samples(to);
+        }
+        let mut push = |stat: &str, sample: Sample| {
+            to.push(sample.named(format!("cluster_manager.cds.{stat}")));
+        };
+        self.cds.samples(&mut push, false);
     }
 
     fn engine_samples(&self, to: &mut Vec<Sample>) {

@@ -728,8 +728,11 @@ fn a_session_after_another_keeps_its_verdict_until_its_first_completion() {
     assert!(next.session.known() && next.session.first_check());
     assert_eq!(next.session.counts(), (0, 0));
     assert_eq!(next.wait(), Duration::ZERO);
-    let timeout = FailureType::NetworkTimeout;
-    assert_eq!(next.events('T'), [ejected(timeout), failed(timeout, true)]);
+    // It was never healthy by the new check, so it is not ejected by it: as Envoy tells it.
+    assert_eq!(
+        next.events('T'),
+        [failed(FailureType::NetworkTimeout, true)]
+    );
     assert!(next.session.failed());
 
     // Failed stays failed with its reason, and one success is enough.
@@ -745,12 +748,16 @@ fn a_session_after_another_keeps_its_verdict_until_its_first_completion() {
 }
 
 #[test]
-fn a_first_success_after_a_healthy_session_changes_nothing() {
+fn a_first_success_after_a_healthy_session_is_told_and_changes_nothing() {
     let mut healthy = Driven::new(check(2, 2));
     let mut next = healthy.all("S").succeeded_by(check(2, 2));
     let first = next.complete('S');
     assert_eq!(first.transition, Transition::Unchanged);
-    assert_eq!((first.first_check, first.events), (true, [None; 3]));
+    let added = EventKind::AddHealthy { first_check: true };
+    assert_eq!(
+        (first.first_check, first.events),
+        (true, [Some(added), None, None])
+    );
     assert!(!next.session.first_check());
     // From now on the thresholds hold.
     next.all("T");
