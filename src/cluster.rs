@@ -131,6 +131,8 @@ pub struct Notice {
 pub struct Started<'a> {
     /// By how much it begins late.
     pub lag: Duration,
+    /// It is the first of its session.
+    pub first_check: bool,
     /// The cluster.
     pub cluster: ClusterId,
     /// Position of the check in its cluster.
@@ -337,6 +339,7 @@ impl Clusters {
         let view = cluster.part.hosts.get(slot.host as usize)?;
         Some(Started {
             lag,
+            first_check: slot.session.first_check(),
             cluster: slot.cluster,
             check: usize::from(slot.check),
             host: &view.host,
@@ -446,6 +449,17 @@ impl Clusters {
                 let completion = slot.session.set_unhealthy(&failure, &check.config);
                 check.stats.passive_failure.inc();
                 self.complete(now, id, was, &completion, Some(failure), None);
+            }
+        }
+    }
+
+    /// This process could not run for so long: every deadline is put off, so that no attempt fails and no
+    /// burst of them follows for what was missed. Costs a look at each session.
+    pub fn postpone(&mut self, by: Duration) {
+        for (key, slot) in &mut self.sessions {
+            slot.session.postpone(by);
+            if let (Ok(key), Some(at)) = (u32::try_from(key), slot.session.poll_timeout()) {
+                self.wheel.set(key, at);
             }
         }
     }

@@ -88,6 +88,8 @@ pub mod snapshot;
 mod sockopt;
 pub mod stats;
 pub mod validate;
+#[cfg(feature = "xds")]
+pub mod xds;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

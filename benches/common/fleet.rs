@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use xds_health::checker::udp::UdpChecker;
 use xds_health::config::{
-    CheckerConfig, ClusterConfig, Discovery, HealthCheck, TypedConfig, UdpConfig,
+    CheckerConfig, ClusterConfig, Discovery, HealthCheck, Payload, TypedConfig, UdpConfig,
 };
 use xds_health::engine::{Engine, Options, Origin, Traffic};
 use xds_health::host::Host;
@@ -61,11 +61,10 @@ impl Fleet {
         let cluster = ClusterConfig::new(CLUSTER, Discovery::Dynamic).with_health_check(check);
         let name = Arc::clone(&cluster.name);
         let of_check = stats.cluster(&name, &name).check(&Arc::from(""));
-        let update = Update {
-            config: Arc::new(cluster),
-            checkers: vec![Arc::new(UdpChecker::new(UdpConfig::new(ASK, ANSWER)))],
-            sinks: vec![Vec::new()],
-        };
+        let payload = |bytes: &'static [u8]| Payload::new(bytes).unwrap();
+        let config = UdpConfig::new(payload(ASK), payload(ANSWER));
+        let checker = Arc::new(UdpChecker::new(config));
+        let update = Update::new(Arc::new(cluster), vec![checker], vec![Vec::new()]);
         runtime
             .block_on(engine.set_cluster(update, Origin::Static))
             .unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::load::{self, Loaded};
 use super::{LOCAL, RunArgs, TrafficArg, USAGE, complain, log, say};
@@ -16,9 +16,12 @@ use crate::feed::FileSinkFactory;
 use crate::host::Address;
 use crate::registry::Registry;
 use crate::stats::Stats;
+use crate::xds::Client;
 
 /// How long answers of the admin port may still go on when the daemon stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Changes that may wait for the engine; when there are more, the control planes' streams wait.
+const CHANGES: usize = 64;
 
 pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
     if let Err(reason) = log::install(&args.log) {
@@ -28,7 +31,7 @@ pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
     let stats = Arc::new(Stats::default());
     let registry = Registry::default().with_sink(FileSinkFactory::new(Arc::clone(&stats)));
     let name = load::name(&args.config.config);
-    let loaded = match load::load(&args.config.config, &registry) {
+    let loaded = match load::load(&args.config.config, &registry, &stats) {
         Ok(loaded) => loaded,
         Err(error) => return complain(err, &name, &error),
     };
@@ -74,6 +77,7 @@ async fn serve(
     let Loaded {
         bootstrap,
         clusters,
+        client,
         ..
     } = loaded;
     let listener = match bootstrap.admin.and_then(|admin| admin.address) {
@@ -90,6 +94,7 @@ async fn serve(
             .await
             .map_err(io::Error::other)?;
     }
+    tokio::spawn(follow(client, engine.clone()));
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
         let admin = Admin::new(engine.clone()).with_node(bootstrap.node);
@@ -110,6 +115,17 @@ async fn serve(
     // Event logs have their last lines when the engine has ended.
     let (answered, ()) = tokio::join!(answered, engine.stop());
     answered
+}
+
+/// Does what control planes tell.
+async fn follow(client: Client, engine: Engine) {
+    let (changes, mut told) = mpsc::channel(CHANGES);
+    tokio::spawn(client.run(changes));
+    while let Some(change) = told.recv().await {
+        if engine.apply(change).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Where the admin port listens.

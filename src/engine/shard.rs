@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::clock;
 use super::entry::Entry;
 use super::reactor::Reactor;
-use super::running::{Attempts, Polled, Report};
+use super::running::{self, Attempts, Polled, Report};
 use crate::checker::{Checker, HostChecker, Target};
 use crate::cluster::{Action, ClusterId, Clusters, SessionId, SessionView, Share, Update};
 use crate::config::ClusterConfig;
-use crate::event::{EventKind, HealthCheckEvent, Outcome};
+use crate::event::{EventKind, HealthCheckEvent, Outcome, Reason};
 use crate::feed::EventSink;
 use crate::host::{Address, Host};
 use crate::session::IntervalLimits;
@@ -31,6 +31,12 @@ const STARTS: usize = 128;
 const FETCHED: usize = 8;
 /// The shortest time between two views of a shard.
 const PUBLISH_EVERY: Duration = Duration::from_millis(2);
+/// A turn that takes longer, beside its waiting, means that this process was not let run.
+const STALL: Duration = Duration::from_millis(500);
+/// An attempt that begins later than this is a sign of overload.
+const LATE: Duration = Duration::from_secs(1);
+/// How often overload is told of.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 /// How soon attempts that wait for room look again by themselves.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
 
@@ -97,6 +103,8 @@ pub(super) struct Shard {
     in_flight: usize,
     published: Option<Instant>,
     dirty: bool,
+    /// When an overload was last told of.
+    told: Option<Instant>,
     stats: Arc<Stats>,
     /// Goes when all else has gone: fields are dropped in their order.
     _alive: watch::Sender<()>,
@@ -127,6 +135,7 @@ impl Shard {
             in_flight,
             published: None,
             dirty: false,
+            told: None,
             stats,
             _alive: alive,
         })
@@ -134,7 +143,11 @@ impl Shard {
 
     /// Runs until nobody can tell it anything any more.
     pub(super) async fn run(mut self) {
+        let mut turn = clock::real();
+        let mut waited = Duration::ZERO;
         loop {
+            turn = self.notice_stall(turn, waited);
+            waited = Duration::ZERO;
             let open = self.take_inputs();
             if !open {
                 return;
@@ -155,10 +168,31 @@ impl Shard {
                 tokio::task::consume_budget().await;
                 continue;
             }
-            if !self.wait().await {
+            let deadline = self.next_deadline();
+            waited = deadline.map_or(Duration::MAX, |at| {
+                at.saturating_duration_since(clock::now())
+            });
+            if !self.wait(deadline).await {
                 return;
             }
         }
+    }
+
+    /// When the last turn, begun at `turn`, took much longer than it was to wait, the process was stopped or
+    /// had no processor: what was due meanwhile is put off by as much. Gives when this turn begins.
+    fn notice_stall(&mut self, turn: Instant, waited: Duration) -> Instant {
+        let now = clock::real();
+        let stalled = now.saturating_duration_since(turn).saturating_sub(waited);
+        if stalled < STALL {
+            return now;
+        }
+        self.stats.engine.stalls.inc();
+        tracing::warn!(
+            ?stalled,
+            "did not run for a while: checks are put off by as much"
+        );
+        self.clusters.postpone(stalled);
+        clock::real()
     }
 
     /// Whether there is something to do without waiting for it.
@@ -171,8 +205,7 @@ impl Shard {
     }
 
     /// Waits for the first of all inputs; false when there will be no more.
-    async fn wait(&mut self) -> bool {
-        let deadline = self.next_deadline();
+    async fn wait(&mut self, deadline: Option<Instant>) -> bool {
         let sleep = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -357,10 +390,12 @@ impl Shard {
         let Some(id) = self.attempts.next_id() else {
             return;
         };
-        let Some(started) = self.clusters.start(clock::now(), session, id) else {
+        let now = clock::now();
+        let Some(started) = self.clusters.start(now, session, id) else {
             return;
         };
         self.stats.engine.schedule_lag.record(started.lag);
+        let late = started.lag > LATE && !started.first_check;
         let kept = if self.kept.is_empty() {
             None
         } else {
@@ -371,14 +406,44 @@ impl Shard {
             let checker = runtime.checkers.get(started.check)?;
             let host: &Host = started.host;
             let target = Target::new(host).with_bind(runtime.config.bind.as_ref());
-            Some(checker.for_host(target))
+            running::guard(|| checker.for_host(target))
         });
-        let Some(checker) = checker else {
-            return;
-        };
+        if late {
+            self.tell_overload(now);
+        }
         self.stats.engine.attempts_in_flight.inc();
-        let slot = self.attempts.begin(id, session, checker);
-        self.poll(slot);
+        match checker {
+            Some(checker) => {
+                let slot = self.attempts.begin(id, session, checker);
+                self.poll(slot);
+            }
+            None => {
+                let report = Report {
+                    session,
+                    attempt: id,
+                    outcome: Outcome::network(Reason::Panicked),
+                    sent: None,
+                    checker: None,
+                };
+                self.ended(now, report);
+                self.act(now);
+            }
+        }
+    }
+
+    /// The schedule cannot be held. All checks are stretched alike, since attempts have their turns in the
+    /// order in which they were due.
+    fn tell_overload(&mut self, now: Instant) {
+        self.stats.engine.attempts_late.inc();
+        if self.told.is_none_or(|at| now >= at + TELL_EVERY) {
+            self.told = Some(now);
+            let (queued, in_flight) = (self.queue.len(), self.attempts.len());
+            tracing::warn!(
+                queued,
+                in_flight,
+                "overloaded: attempts begin over a second late"
+            );
+        }
     }
 
     fn poll(&mut self, slot: usize) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{Counter, Gauge, Sample};
+use super::{Counter, Gauge, Sample, UpdateStats};
 use crate::event::{Reason, Shortage};
 use crate::host::{Health, HealthFlags};
 
@@ -153,6 +153,8 @@ pub struct ClusterStats {
     pub healthy: Gauge,
     /// `health_check.degraded` of a cluster with named checks.
     pub degraded: Gauge,
+    /// `update_*`: how the subscription to its endpoints fares.
+    pub updates: Arc<UpdateStats>,
     checks: RwLock<BTreeMap<Arc<str>, Arc<CheckStats>>>,
 }
 
@@ -163,6 +165,7 @@ impl ClusterStats {
             membership: Membership::default(),
             healthy: Gauge::default(),
             degraded: Gauge::default(),
+            updates: Arc::default(),
             checks: RwLock::default(),
         }
     }
@@ -206,6 +209,11 @@ impl ClusterStats {
         push(to, "membership_excluded", |n, s| {
             Sample::gauge(n, &s.membership.excluded)
         });
+        let mut push = |stat: &str, sample: Sample| {
+            let sample = sample.named(format!("cluster.{name}.{stat}"));
+            to.push(sample.with_labels(format!("cluster_{stat}"), of_cluster.clone()));
+        };
+        self.updates.samples(&mut push, true);
         let family = "cluster_health_check";
         let prefix = format!("cluster.{name}.health_check");
         let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
