@@ -5,22 +5,31 @@
 
 mod address;
 mod bind;
+mod bootstrap;
 mod cluster;
 mod dns;
 mod endpoint;
 mod error;
+mod file_sink;
 mod health_check;
 pub(crate) mod json;
+mod limits;
 mod payload;
+#[cfg(test)]
+mod testing;
+pub mod text;
 mod typed;
 mod udp;
 mod wire;
 
 pub use bind::{BindConfig, ExtraSource, IpVersion, SocketOption};
+pub use bootstrap::{Admin, Bootstrap, Format};
 pub use cluster::{ClusterConfig, Discovery, EdsConfig, Thresholds};
 pub use dns::{DnsConfig, DnsEndpoint, LookupFamily};
 pub use error::{At, ConfigError, Warnings};
+pub use file_sink::FileSinkConfig;
 pub use health_check::{CheckerConfig, HealthCheck, TypedConfig};
+pub use limits::IntervalLimits;
 pub use payload::{Payload, PayloadError};
 pub use typed::{Resolved, resolve};
 pub use udp::UdpConfig;

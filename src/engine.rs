@@ -31,7 +31,7 @@ pub use entry::Origin;
 pub use options::{Options, Traffic};
 
 use entry::Entry;
-use shard::{Input, Runtime, Shard};
+use shard::{Input, MembershipChange, Runtime, Shard};
 
 /// Changes that may wait for a shard; who tells it more waits for it.
 const CHANGES: usize = 64;
@@ -166,6 +166,7 @@ impl Engine {
         } = update;
         let stats = self.0.stats.cluster(&config.name, config.stat_name());
         let entry = self.entry(&config, origin);
+        let membership = MembershipChange::new(Some(Arc::clone(&stats)));
         for shard in &self.0.shards {
             let update = cluster::Update::Cluster {
                 config: Arc::clone(&config),
@@ -178,7 +179,7 @@ impl Engine {
                 checkers: checkers.clone(),
                 sinks: sinks.clone(),
             };
-            let input = Input::Update(update, Some(runtime));
+            let input = Input::Update(update, Some(runtime), membership.clone());
             shard.send(input).await.map_err(|_| Ended)?;
         }
         let names: Vec<_> = config.health_checks.iter().map(|c| &c.name).collect();
@@ -200,7 +201,7 @@ impl Engine {
         manager.cluster_removed.inc();
         manager.active_clusters.dec();
         let name = &entry.name;
-        self.tell(|| Input::Update(cluster::Update::RemoveCluster(Arc::clone(name)), None))
+        self.change(name, || cluster::Update::RemoveCluster(Arc::clone(name)))
             .await?;
         self.0.stats.remove_cluster(name);
         Ok(())
@@ -216,12 +217,9 @@ impl Engine {
         cluster: &Arc<str>,
         hosts: Arc<[Arc<Host>]>,
     ) -> Result<(), Ended> {
-        self.tell(|| {
-            let update = cluster::Update::Reset {
-                cluster: Arc::clone(cluster),
-                hosts: Arc::clone(&hosts),
-            };
-            Input::Update(update, None)
+        self.change(cluster, || cluster::Update::Reset {
+            cluster: Arc::clone(cluster),
+            hosts: Arc::clone(&hosts),
         })
         .await
     }
@@ -232,8 +230,10 @@ impl Engine {
     ///
     /// When the engine has ended.
     pub async fn hosts_unavailable(&self, cluster: &Arc<str>) -> Result<(), Ended> {
-        self.tell(|| Input::Update(cluster::Update::HostsUnavailable(Arc::clone(cluster)), None))
-            .await
+        self.change(cluster, || {
+            cluster::Update::HostsUnavailable(Arc::clone(cluster))
+        })
+        .await
     }
 
     /// Bounds all waits that are set from now on.
@@ -275,6 +275,21 @@ impl Engine {
         manager.active_clusters.inc();
         clusters.insert(Arc::clone(&entry.name), Arc::clone(&entry));
         entry
+    }
+
+    async fn change(
+        &self,
+        cluster: &Arc<str>,
+        update: impl Fn() -> cluster::Update,
+    ) -> Result<(), Ended> {
+        let entry = self.read().get(cluster).cloned();
+        let stats = entry.map(|entry| {
+            let config = entry.config.load();
+            self.0.stats.cluster(cluster, config.stat_name())
+        });
+        let membership = MembershipChange::new(stats);
+        self.tell(|| Input::Update(update(), None, membership.clone()))
+            .await
     }
 
     async fn tell(&self, input: impl Fn() -> Input) -> Result<(), Ended> {

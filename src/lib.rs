@@ -2,6 +2,8 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod checker;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod engine;

@@ -4,14 +4,13 @@
 //! into an [`Update`], in which every checker and sink is built: who has one knows that the configuration
 //! can be run. Nothing is global; the daemon, an embedder and a test each make the one they need.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::checker::{Checker, CheckerFactory, udp::UdpFactory};
 use crate::config::{
-    At, CheckerConfig, ClusterConfig, ConfigError, HealthCheck, TypedConfig, resolve,
+    At, CheckerConfig, ClusterConfig, ConfigError, HealthCheck, Resolved, TypedConfig, resolve,
 };
 use crate::feed::{EventSink, EventSinkFactory, FileSinkFactory};
 use crate::host::Host;
@@ -131,7 +130,7 @@ impl Registry {
     pub fn checker(&self, check: &HealthCheck) -> Result<Arc<dyn Checker>, ConfigError> {
         match &check.checker {
             CheckerConfig::Custom(config) => find(&self.checkers, config)
-                .and_then(|(factory, value)| factory.create(&value))
+                .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
                 .at("custom_health_check.typed_config"),
             CheckerConfig::BuiltIn { field, config } => {
                 let message = config.type_url.rsplit('/').next().unwrap_or_default();
@@ -155,7 +154,7 @@ impl Registry {
         let mut sinks = Vec::new();
         for (index, config) in check.event_sinks.iter().enumerate() {
             let built = find(&self.sinks, config)
-                .and_then(|(factory, value)| factory.create(&value))
+                .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
                 .at("typed_config")
                 .at_index("event_logger", index);
             sinks.extend(errors.note(built));
@@ -176,14 +175,14 @@ impl Registry {
     }
 }
 
-/// The factory for what `config` holds, and the serialized message for it.
+/// The factory for what `config` holds, and the message for it.
 fn find<'a, 'b, F: ?Sized>(
     factories: &'a BTreeMap<String, Arc<F>>,
     config: &'b TypedConfig,
-) -> Result<(&'a F, Cow<'b, [u8]>), ConfigError> {
+) -> Result<(&'a F, Resolved<'b>), ConfigError> {
     let held = resolve(config)?;
     match factories.get(&*held.name) {
-        Some(factory) => Ok((factory, held.value)),
+        Some(factory) => Ok((factory, held)),
         None => {
             let known: Vec<&str> = factories.keys().map(String::as_str).collect();
             let reason = format!(

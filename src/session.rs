@@ -8,47 +8,12 @@
 use std::time::{Duration, Instant};
 
 use crate::config::HealthCheck;
+pub use crate::config::IntervalLimits;
 use crate::event::{EventKind, Failure, FailureType, Outcome, Transition};
 
 /// Names one attempt among all of a driver; given by whoever starts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttemptId(pub u32);
-
-/// Bounds of every scheduled wait.
-///
-/// Source: the runtime keys `health_check.min_interval` and `health_check.max_interval`. The upper bound is
-/// applied first, then the lower, then a floor of 1 ms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct IntervalLimits {
-    /// No wait is shorter; default zero.
-    pub min: Duration,
-    /// No wait is longer; default without bound.
-    pub max: Duration,
-}
-
-impl Default for IntervalLimits {
-    fn default() -> Self {
-        Self {
-            min: Duration::ZERO,
-            max: Duration::MAX,
-        }
-    }
-}
-
-impl IntervalLimits {
-    /// The shortest wait between two attempts whatever is configured.
-    pub const FLOOR: Duration = Duration::from_millis(1);
-
-    /// Waits between `min` and `max`; `min` wins where they cross.
-    pub fn new(min: Duration, max: Duration) -> Self {
-        Self { min, max }
-    }
-
-    fn bound(self, wait: Duration) -> Duration {
-        wait.min(self.max).max(self.min).max(Self::FLOOR)
-    }
-}
 
 /// What the world around a session is like when it is called.
 pub struct Context<'a> {

@@ -14,7 +14,7 @@ use xds_health::config::{
     BindConfig, ClusterConfig, Discovery, HealthCheck, Payload, SocketOption, UdpConfig,
 };
 use xds_health::engine::{Cluster, Engine, Options};
-use xds_health::event::{Reason, Shortage};
+use xds_health::event::{Mismatch, Reason, Shortage};
 use xds_health::host::{Address, Host};
 use xds_health::snapshot::{HostView, Verdict};
 use xds_health::stats::Stats;
@@ -87,6 +87,35 @@ impl Bed {
         until(&self.cluster, known).await.remove(0)
     }
 
+    /// Answers each attempt by `answers`, none of which matches, until one fails by a mismatch as wanted.
+    async fn until_mismatch(
+        &self,
+        peer: &Peer,
+        answers: &[&[u8]],
+        wanted: impl Fn(&Mismatch) -> bool,
+    ) -> Arc<Mismatch> {
+        let answering = async {
+            loop {
+                let (_, from) = peer.next().await;
+                for answer in answers {
+                    peer.answer(from, answer).await;
+                }
+            }
+        };
+        let failed_so = until(&self.cluster, |views| {
+            views.first().is_some_and(
+                |view| matches!(view.reason.as_deref(), Some(Reason::Mismatch(m)) if wanted(m)),
+            )
+        });
+        tokio::select! {
+            () = answering => unreachable!("it goes on for ever"),
+            views = failed_so => match views[0].reason.as_deref() {
+                Some(Reason::Mismatch(mismatch)) => Arc::clone(mismatch),
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
     async fn reason(&self) -> Reason {
         let reason = self.verdict().await.reason;
         reason.as_deref().unwrap().clone()
@@ -147,23 +176,20 @@ async fn other_datagrams_are_passed_over_until_one_matches() {
 async fn only_wrong_datagrams_fail_by_the_timeout_and_say_how_they_differ() {
     let peer = Peer::new().await;
     let bed = Bed::of(vec![peer.host()]).await;
-    let (_, from) = peer.next().await;
-    peer.answer(from, b"nope").await;
-    peer.answer(from, b"pongpong").await;
-    let Reason::Mismatch(mismatch) = bed.reason().await else {
-        panic!("another reason");
-    };
-    assert_eq!((mismatch.datagrams, mismatch.first_difference), (2, 4));
+    let mismatch = bed
+        .until_mismatch(&peer, &[b"nope", b"pongpong"], |m| m.datagrams == 2)
+        .await;
+    assert_eq!(mismatch.first_difference, 4);
+    // One byte more than awaited stands for all that are longer.
+    assert_eq!((mismatch.length, &*mismatch.sample), (5, &b"pongp"[..]));
 }
 
 #[tokio::test]
 async fn parts_of_the_answer_are_never_joined() {
     let peer = Peer::new().await;
     let bed = Bed::of(vec![peer.host()]).await;
-    let (_, from) = peer.next().await;
-    peer.answer(from, b"po").await;
-    peer.answer(from, b"ng").await;
-    assert_eq!(bed.reason().await.label(), "mismatch");
+    bed.until_mismatch(&peer, &[b"po", b"ng"], |m| m.datagrams == 2)
+        .await;
 }
 
 #[tokio::test]

@@ -53,34 +53,33 @@ pub enum Update {
 }
 
 impl Clusters {
-    /// Applies a change at `now`.
-    pub fn handle_update(&mut self, now: Instant, update: Update) {
+    /// Applies a change at `now`. Tells whether hosts came or went: `membership_change` is counted by the
+    /// caller, who knows whether several drivers share the change.
+    pub fn handle_update(&mut self, now: Instant, update: Update) -> bool {
         match update {
             Update::Cluster {
                 config,
                 stats,
                 traffic,
             } => self.set_cluster(now, config, stats, traffic),
-            Update::RemoveCluster(name) => self.remove_cluster(now, &name),
-            Update::Reset { cluster, hosts } => {
-                if let Some(id) = self.id(&cluster) {
-                    self.reset_hosts(now, id, &hosts);
-                }
+            Update::RemoveCluster(name) => {
+                self.remove_cluster(now, &name);
+                false
             }
-            Update::Upsert { cluster, hosts } => {
-                if let Some(id) = self.id(&cluster) {
-                    self.upsert_hosts(now, id, &hosts);
-                }
-            }
-            Update::Remove { cluster, addresses } => {
-                if let Some(id) = self.id(&cluster) {
-                    self.remove_addresses(now, id, &addresses);
-                }
-            }
+            Update::Reset { cluster, hosts } => self
+                .id(&cluster)
+                .is_some_and(|id| self.reset_hosts(now, id, &hosts)),
+            Update::Upsert { cluster, hosts } => self
+                .id(&cluster)
+                .is_some_and(|id| self.upsert_hosts(now, id, &hosts)),
+            Update::Remove { cluster, addresses } => self
+                .id(&cluster)
+                .is_some_and(|id| self.remove_addresses(now, id, &addresses)),
             Update::HostsUnavailable(name) => {
                 if let Some(id) = self.id(&name) {
                     self.hosts_known(id);
                 }
+                false
             }
         }
     }
@@ -91,7 +90,7 @@ impl Clusters {
         config: Arc<ClusterConfig>,
         stats: Arc<ClusterStats>,
         traffic: bool,
-    ) {
+    ) -> bool {
         let checks = config
             .health_checks
             .iter()
@@ -119,14 +118,15 @@ impl Clusters {
             });
             let Ok(key) = u32::try_from(key) else {
                 self.clusters.remove(key);
-                return;
+                return false;
             };
             self.names.insert(Arc::clone(&config.name), ClusterId(key));
             ClusterId(key)
         };
         self.touch(id);
-        if let Discovery::Static(hosts) = &config.discovery {
-            self.reset_hosts(now, id, hosts);
+        match &config.discovery {
+            Discovery::Static(hosts) => self.reset_hosts(now, id, hosts),
+            _ => false,
         }
     }
 
@@ -171,7 +171,7 @@ impl Clusters {
         self.settle(id);
     }
 
-    fn reset_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) {
+    fn reset_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) -> bool {
         let (share, cluster) = (self.share, &mut self.clusters[id.index()]);
         let is_static = matches!(cluster.config.discovery, Discovery::Static(_));
         let mine = hosts.iter().filter(|host| share.takes(&host.address));
@@ -194,26 +194,22 @@ impl Clusters {
                 changed |= self.retire(now, id, slot);
             }
         }
-        if changed {
-            self.clusters[id.index()].stats.membership.change.inc();
-        }
         self.hosts_known(id);
+        changed
     }
 
-    fn upsert_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) {
+    fn upsert_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) -> bool {
         let share = self.share;
         let mut stays = vec![false; self.clusters[id.index()].part.hosts.slots()];
         let mut changed = false;
         for host in hosts.iter().filter(|host| share.takes(&host.address)) {
             changed |= self.place(now, id, host, &mut stays, true);
         }
-        if changed {
-            self.clusters[id.index()].stats.membership.change.inc();
-        }
         self.hosts_known(id);
+        changed
     }
 
-    fn remove_addresses(&mut self, now: Instant, id: ClusterId, addresses: &[Address]) {
+    fn remove_addresses(&mut self, now: Instant, id: ClusterId, addresses: &[Address]) -> bool {
         let mut changed = false;
         for address in addresses {
             let cluster = &self.clusters[id.index()];
@@ -221,10 +217,8 @@ impl Clusters {
                 changed |= self.retire(now, id, slot);
             }
         }
-        if changed {
-            self.clusters[id.index()].stats.membership.change.inc();
-        }
         self.settle(id);
+        changed
     }
 
     fn hosts_known(&mut self, id: ClusterId) {

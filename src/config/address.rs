@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_pipe_fits_into_its_address() {
-        let path = |bytes| format!("@{}", "x".repeat(bytes - 1));
+        let path = |bytes: usize| format!("@{}", "x".repeat(bytes - 1));
         assert!(of((&*path(107), 0)).is_ok());
         refused(
             (&*path(108), 0),

@@ -297,3 +297,159 @@ fn read_int(value: i64, at: &FieldPath<'_>, report: &mut Report) -> Option<i32> 
         Some,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::testing;
+
+    fn bind(fields: &str) -> (BindConfig, Vec<String>) {
+        testing::parse(fields, BindConfig::read).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(fields: &str, faults: &str) {
+        assert_eq!(testing::faults(fields, BindConfig::read), faults);
+    }
+
+    const SOURCE: &str = "source_address: {address: 127.0.0.1, port_value: 0}";
+
+    fn to(address: &str) -> SocketAddr {
+        address.parse().unwrap()
+    }
+
+    #[test]
+    fn a_source_is_of_the_hosts_version_if_there_is_one() {
+        let (config, warnings) = bind(&format!(
+            "{SOURCE}\nextra_source_addresses: [{{address: {{address: \"::1\", port_value: 7}}}}]"
+        ));
+        assert_eq!(
+            config.source_for(to("127.0.0.9:1")),
+            Some(to("127.0.0.1:0"))
+        );
+        assert_eq!(config.source_for(to("[::9]:1")), Some(to("[::1]:7")));
+        assert_eq!(warnings, [""; 0]);
+        let (config, _) = bind(SOURCE);
+        assert_eq!(config.source_for(to("[::9]:1")), Some(to("127.0.0.1:0")));
+        assert_eq!(bind("{}").0, BindConfig::default());
+        assert_eq!(BindConfig::default().source_for(to("[::9]:1")), None);
+    }
+
+    #[test]
+    fn options_are_those_of_the_source_and_of_the_version() {
+        let (config, _) = bind(&format!(
+            "{SOURCE}
+freebind: true
+socket_options:
+- {{level: 1, name: 2, int_value: -3}}
+- {{level: 4, name: 5, buf_value: AQI=, state: STATE_BOUND, ip_version: 1}}
+- {{level: 6, name: 7, int_value: 1, type: {{stream: {{}}}}}}
+- {{level: 6, name: 7, int_value: 1, state: STATE_LISTENING}}
+- {{level: 8, name: 9, int_value: 1, type: {{datagram: {{}}}}, ip_version: 2}}"
+        ));
+        let options = |target| -> Vec<_> {
+            let options = config.options_for(to(target));
+            options.map(|o| (o.level, o.name, o.after_bind)).collect()
+        };
+        assert_eq!(
+            options("127.0.0.1:1"),
+            [(1, 2, false), (4, 5, true), (0, 15, false)]
+        );
+        assert_eq!(
+            options("[::1]:1"),
+            [(1, 2, false), (8, 9, false), (41, 78, false)]
+        );
+        assert_eq!(*config.socket_options[0].value, (-3_i32).to_ne_bytes());
+        assert_eq!(*config.socket_options[1].value, [1, 2]);
+
+        let (config, _) = bind(&format!(
+            "{SOURCE}
+socket_options: [{{level: 1, name: 2, int_value: 3}}]
+extra_source_addresses: [{{address: {{address: \"::1\", port_value: 0}}, socket_options: {{}}}}]"
+        ));
+        assert_eq!(config.options_for(to("127.0.0.1:1")).count(), 1);
+        assert_eq!(config.options_for(to("[::1]:1")).count(), 0);
+    }
+
+    #[test]
+    fn what_may_not_be_meant_is_warned_of() {
+        let (config, warnings) = bind(
+            "source_address: {address: 127.0.0.1, port_value: 5, network_namespace_filepath: /x}
+additional_source_addresses: [{address: \"::1\", port_value: 0}]
+local_address_selector: {name: x, typed_config: {\"@type\": a/b}}",
+        );
+        assert!(config.extra_source.is_some());
+        assert_eq!(
+            warnings,
+            [
+                "source_address.network_namespace_filepath: is not read: sockets are opened in the network namespace of the process",
+                "source_address.port_value: with a fixed port, an answer that comes late counts for the attempt after",
+                "local_address_selector: is not read: the source address of the host's IP version is taken",
+                "additional_source_addresses: is deprecated",
+            ]
+        );
+    }
+
+    #[test]
+    fn sources_are_refused_as_envoy_refuses_them() {
+        let v6 = "{address: \"::1\", port_value: 0}";
+        let malformed = "malformed IP address \"localhost\"; names are resolved in clusters of type STRICT_DNS and LOGICAL_DNS only";
+        refused(
+            "source_address: {address: localhost, port_value: 0}",
+            &format!("source_address.address: {malformed}"),
+        );
+        refused(
+            &format!("extra_source_addresses: [{{address: {v6}}}]"),
+            "extra_source_addresses: cannot be set without source_address",
+        );
+        refused(
+            &format!("{SOURCE}\nextra_source_addresses: [{{address: {v6}}}, {{address: {v6}}}]"),
+            "extra_source_addresses: there can be one source address more, but are 2",
+        );
+        refused(
+            &format!(
+                "{SOURCE}\nextra_source_addresses: [{{address: {v6}}}]\nadditional_source_addresses: [{v6}]"
+            ),
+            "additional_source_addresses: cannot be set beside extra_source_addresses",
+        );
+        refused(
+            &format!(
+                "{SOURCE}\nadditional_source_addresses: [{{address: 127.0.0.1, port_value: 0}}]"
+            ),
+            "additional_source_addresses[0]: must be of the other IP version than source_address",
+        );
+        refused(
+            &format!(
+                "{SOURCE}\nextra_source_addresses: [{{address: {{address: 127.0.0.1, port_value: 0}}}}]"
+            ),
+            "extra_source_addresses[0].address: must be of the other IP version than source_address",
+        );
+        refused(
+            &format!("{SOURCE}\nextra_source_addresses: [{{}}]"),
+            "extra_source_addresses[0].address: value is required",
+        );
+        refused(
+            &format!(
+                "{SOURCE}\nextra_source_addresses: [{{address: {{address: localhost, port_value: 0}}}}]"
+            ),
+            &format!("extra_source_addresses[0].address.address: {malformed}"),
+        );
+    }
+
+    #[test]
+    fn options_fit_into_an_int() {
+        refused(
+            "socket_options: [{level: 2147483648, name: -2147483649, int_value: 99999999999}, {}]",
+            "socket_options[1].value: is required: set one of int_value, buf_value\n\
+             socket_options[0].level: 2147483648 does not fit into the int of setsockopt\n\
+             socket_options[0].name: -2147483649 does not fit into the int of setsockopt\n\
+             socket_options[0].int_value: 99999999999 does not fit into the int of setsockopt",
+        );
+        refused(
+            &format!(
+                "{SOURCE}\nextra_source_addresses: [{{address: {{address: \"::1\", port_value: 0}}, socket_options: {{socket_options: [{{level: 3000000000, int_value: 1}}]}}}}]"
+            ),
+            "extra_source_addresses[0].socket_options.socket_options[0].level: 3000000000 does not fit into the int of setsockopt",
+        );
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use prost::Name;
 
 use super::error::Report;
+use super::text::Document;
 use super::{
     BindConfig, ConfigError, DnsConfig, HealthCheck, TypedConfig, Warnings, endpoint, typed, wire,
 };
@@ -148,6 +149,18 @@ impl ClusterConfig {
     /// As of [`ClusterConfig::from_message`]; also for bytes that are no such message.
     pub fn from_bytes(bytes: &[u8], warnings: &mut Warnings) -> Result<Self, ConfigError> {
         Self::from_message(&wire::decode(bytes)?, warnings)
+    }
+
+    /// Checks what a text tells, in which all faults then have their places.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ClusterConfig::from_message`]; also what cannot be read.
+    pub fn from_document(
+        document: &Document,
+        warnings: &mut Warnings,
+    ) -> Result<Self, ConfigError> {
+        wire::convert_document(document, warnings, Self::read)
     }
 
     /// The hosts of this cluster by `assignment`, which the endpoint discovery service gave.

@@ -246,3 +246,166 @@ fn read_endpoint(entry: Entry<'_>, at: &FieldPath<'_>, report: &mut Report) -> O
         check_port,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ClusterConfig, Discovery, testing};
+
+    fn dns(fields: &str) -> (DnsConfig, Vec<String>) {
+        let text = format!("name: c\n{fields}");
+        let (cluster, warnings) = testing::parse(&text, ClusterConfig::read).unwrap();
+        match cluster.discovery {
+            Discovery::StrictDns(dns) | Discovery::LogicalDns(dns) => {
+                (DnsConfig::clone(&dns), warnings)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn refused(fields: &str, faults: &str) {
+        let text = format!("name: c\n{fields}");
+        assert_eq!(testing::faults(&text, ClusterConfig::read), faults);
+    }
+
+    fn endpoint(fields: &str) -> String {
+        format!(
+            "type: STRICT_DNS\nload_assignment: {{cluster_name: c, endpoints: [{{lb_endpoints: [{{endpoint: {{{fields}}}}}]}}]}}"
+        )
+    }
+
+    const SOMEWHERE: &str = "address: {socket_address: {address: somewhere, port_value: 80}}";
+
+    #[test]
+    fn defaults_are_envoys() {
+        let (dns, warnings) = dns("type: STRICT_DNS");
+        assert_eq!(dns.endpoints, []);
+        assert_eq!(dns.refresh_rate, Duration::from_secs(5));
+        assert_eq!(dns.failure_refresh_rate, None);
+        assert_eq!(dns.lookup_family, LookupFamily::Auto);
+        assert!(!dns.respect_ttl && dns.jitter.is_zero() && dns.min_refresh_rate.is_none());
+        assert_eq!(warnings, [""; 0]);
+    }
+
+    #[test]
+    fn the_fields_of_the_cluster_and_of_the_extension_say_the_same() {
+        let fields = "respect_dns_ttl: true, dns_refresh_rate: 7s, dns_jitter: 2s, dns_lookup_family: V4_ONLY, dns_failure_refresh_rate: {base_interval: 2s}";
+        let (old, warnings) = dns(&format!(
+            "type: STRICT_DNS\n{}",
+            fields.replace(", dns", "\ndns")
+        ));
+        assert_eq!(
+            warnings,
+            [
+                "dns_refresh_rate: is deprecated",
+                "dns_failure_refresh_rate: is deprecated",
+                "dns_jitter: is deprecated",
+                "respect_dns_ttl: is deprecated",
+            ]
+        );
+        let (new, warnings) = dns(&format!(
+            "cluster_type: {{name: x, typed_config: {{\"@type\": a/envoy.extensions.clusters.dns.v3.DnsCluster, {fields}}}}}"
+        ));
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!(old, new);
+        assert_eq!(
+            old.failure_refresh_rate,
+            Some((Duration::from_secs(2), Duration::from_secs(20)))
+        );
+        assert_eq!(old.refresh_rate.as_secs(), 7);
+        assert_eq!(old.jitter.as_secs(), 2);
+        assert_eq!(old.lookup_family, LookupFamily::V4Only);
+    }
+
+    #[test]
+    fn an_endpoint_makes_hosts_of_addresses() {
+        let host = |fields: &str| {
+            let (dns, _) = dns(&endpoint(&format!("{SOMEWHERE}, hostname: h, {fields}")));
+            assert_eq!(&*dns.endpoints[0].name, "somewhere");
+            let host = dns.endpoints[0].host("127.0.0.9".parse().unwrap());
+            assert_eq!(host.address.to_string(), "127.0.0.9:80");
+            assert_eq!(host.hostname.as_deref(), Some("h"));
+            host.checked_at().to_string()
+        };
+        let ip = "address: {socket_address: {address: 127.0.0.1, port_value: 5}}";
+        assert_eq!(host(""), "127.0.0.9:80");
+        assert_eq!(
+            host("health_check_config: {port_value: 90}"),
+            "127.0.0.9:90"
+        );
+        assert_eq!(
+            host(&format!("health_check_config: {{{ip}}}")),
+            "127.0.0.1:5"
+        );
+        assert_eq!(
+            host(&format!("health_check_config: {{port_value: 90, {ip}}}")),
+            "127.0.0.1:90"
+        );
+    }
+
+    #[test]
+    fn an_endpoint_is_a_name_and_a_port() {
+        let at = "load_assignment.endpoints[0].lb_endpoints[0].endpoint";
+        refused(&endpoint(""), &format!("{at}.address: value is required"));
+        refused(
+            &endpoint("address: {pipe: {path: /x}}"),
+            &format!("{at}.address: must be a socket_address, whose name is resolved"),
+        );
+        refused(
+            &endpoint("address: {socket_address: {address: a, named_port: http}}"),
+            &format!(
+                "{at}.address.socket_address.named_port: a port by name cannot be resolved; give port_value"
+            ),
+        );
+        refused(
+            &endpoint("address: {socket_address: {address: a, port_value: 1, resolver_name: x}}"),
+            &format!(
+                "{at}.address.socket_address.resolver_name: cannot be set in a cluster that resolves names by DNS"
+            ),
+        );
+        refused(
+            &endpoint(&format!(
+                "{SOMEWHERE}, health_check_config: {{address: {{socket_address: {{address: b, port_value: 1}}}}}}"
+            )),
+            &format!(
+                "{at}.health_check_config.address.socket_address.address: malformed IP address \"b\"; names are resolved in clusters of type STRICT_DNS and LOGICAL_DNS only"
+            ),
+        );
+        refused(
+            &endpoint(&format!(
+                "{SOMEWHERE}, health_check_config: {{port_value: 1, address: {{pipe: {{path: /x}}}}}}"
+            )),
+            &format!(
+                "{at}.health_check_config.port_value: a port cannot be set where an address is not of IP"
+            ),
+        );
+    }
+
+    #[test]
+    fn a_logical_name_is_one() {
+        refused(
+            "type: LOGICAL_DNS",
+            "load_assignment: a cluster of type LOGICAL_DNS has one endpoint, but here are 0",
+        );
+        let one = endpoint(SOMEWHERE).replace("STRICT", "LOGICAL");
+        assert_eq!(dns(&one).0.endpoints.len(), 1);
+        refused(
+            "cluster_type: {name: x, typed_config: {\"@type\": a/envoy.extensions.clusters.dns.v3.DnsCluster, all_addresses_in_single_endpoint: true}}",
+            "load_assignment: a cluster of type LOGICAL_DNS has one endpoint, but here are 0",
+        );
+    }
+
+    #[test]
+    fn rates_are_refused_in_their_place() {
+        refused(
+            "type: STRICT_DNS\ndns_refresh_rate: 0.001s\ndns_failure_refresh_rate: {base_interval: 5s, max_interval: 4s}",
+            "dns_refresh_rate: value must be greater than 0.001s, but is 0.001s\n\
+             dns_failure_refresh_rate.max_interval: must be at least base_interval, 5s, but is 4s",
+        );
+        refused(
+            "cluster_type: {name: x, typed_config: {\"@type\": a/envoy.extensions.clusters.dns.v3.DnsCluster, dns_refresh_rate: 0s}}",
+            "cluster_type.typed_config.dns_refresh_rate: value must be greater than 0.001s, but is 0s",
+        );
+    }
+}

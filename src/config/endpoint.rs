@@ -247,3 +247,239 @@ fn is_canary(message: &Metadata) -> bool {
     let value = lb.and_then(|fields| fields.fields.get("canary"));
     value.is_some_and(|value| value.kind == Some(prost_types::value::Kind::BoolValue(true)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::testing;
+
+    /// The hosts of endpoints, given as YAML, of a checked cluster; and the warnings.
+    fn hosts(fields: &str) -> (Vec<Arc<Host>>, Vec<String>) {
+        let text = format!("cluster_name: c\n{fields}");
+        testing::parse(&text, |m, at, report| Some(read_hosts(m, true, at, report))).unwrap()
+    }
+
+    fn host(endpoint: &str) -> Host {
+        let (hosts, warnings) = hosts(&format!("endpoints: {{lb_endpoints: [{endpoint}]}}"));
+        assert_eq!((hosts.len(), warnings), (1, vec![]));
+        Host::clone(&hosts[0])
+    }
+
+    /// A host at 127.0.0.1:80 with more fields of its endpoint.
+    fn at_80(fields: &str) -> Host {
+        host(&format!("{{endpoint: {{address: {AT_80}, {fields}}}}}"))
+    }
+
+    const AT_80: &str = "{socket_address: {address: 127.0.0.1, port_value: 80}}";
+
+    #[track_caller]
+    fn refused(fields: &str, faults: &str) {
+        let text = format!("cluster_name: c\n{fields}");
+        let found = testing::faults(&text, |m, at, report| Some(read_hosts(m, true, at, report)));
+        assert_eq!(found, faults);
+    }
+
+    #[track_caller]
+    fn refused_endpoint(endpoint: &str, fault: &str) {
+        refused(
+            &format!("endpoints: [{{lb_endpoints: [{{}}, {{endpoint: {endpoint}}}]}}]"),
+            &format!(
+                "endpoints[0].lb_endpoints[0].endpoint: value is required\n\
+                 endpoints[0].lb_endpoints[1].endpoint{fault}"
+            ),
+        );
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let host = at_80("");
+        let address: std::net::SocketAddr = "127.0.0.1:80".parse().unwrap();
+        assert_eq!(host, Host::new(address));
+    }
+
+    #[test]
+    fn everything_around_an_endpoint_is_carried() {
+        let (hosts, _) = hosts(&format!(
+            "endpoints:
+             - locality: {{region: r, zone: z, sub_zone: s}}
+               priority: 3
+               lb_endpoints:
+               - endpoint: {{address: {AT_80}, hostname: a}}
+                 load_balancing_weight: 7
+                 health_status: DRAINING
+                 metadata: {{filter_metadata: {{envoy.lb: {{canary: true}}}}}}
+               - endpoint: {{address: {AT_80}, health_check_config: {{disable_active_health_check: true}}}}
+                 health_status: 9
+                 metadata: {{filter_metadata: {{envoy.lb: {{canary: true}}}}}}
+               - endpoint: {{address: {AT_80}}}
+                 metadata: {{filter_metadata: {{envoy.lb: {{canary: \"true\"}}}}}}
+             - locality: {{region: r, zone: z, sub_zone: s}}
+               lb_endpoints: {{endpoint: {{address: {AT_80}}}}}"
+        ));
+        let [first, second, third, fourth] = &*hosts else {
+            panic!("{hosts:?}");
+        };
+        assert_eq!(first.hostname.as_deref(), Some("a"));
+        assert_eq!((first.priority, first.weight), (3, 7));
+        assert_eq!(first.eds_health, EdsHealth::Draining);
+        assert_eq!(
+            first.metadata.as_deref(),
+            Some(r#"{"filter_metadata":{"envoy.lb":{"canary":true}},"typed_filter_metadata":{}}"#)
+        );
+        assert!(first.canary && !first.check_disabled);
+        assert_eq!(second.eds_health, EdsHealth::Unknown);
+        assert!(second.canary && second.check_disabled);
+        assert!(!third.canary);
+        assert_eq!((fourth.priority, fourth.weight), (0, 1));
+        assert_eq!(&*first.locality.sub_zone, "s");
+        for host in [second, third, fourth] {
+            assert!(Arc::ptr_eq(&first.locality, &host.locality));
+        }
+        let metadata = |host: &Host| host.metadata.clone().unwrap();
+        assert!(Arc::ptr_eq(&metadata(first), &metadata(second)));
+    }
+
+    #[test]
+    fn checks_go_where_the_endpoint_says() {
+        let checked_at = |config: &str| {
+            let host = at_80(&format!("health_check_config: {config}"));
+            assert_eq!(host.address.to_string(), "127.0.0.1:80");
+            host.checked_at().to_string()
+        };
+        let other = "address: {socket_address: {address: 127.0.0.2, port_value: 81}}";
+        assert_eq!(checked_at("{}"), "127.0.0.1:80");
+        assert_eq!(checked_at("{hostname: x}"), "127.0.0.1:80");
+        assert_eq!(checked_at("{port_value: 90}"), "127.0.0.1:90");
+        assert_eq!(checked_at(&format!("{{{other}}}")), "127.0.0.2:81");
+        assert_eq!(
+            checked_at(&format!("{{port_value: 90, {other}}}")),
+            "127.0.0.2:90"
+        );
+        let no_port = "{address: {socket_address: {address: 127.0.0.2, port_value: 0}}}";
+        assert_eq!(checked_at(no_port), "127.0.0.2:0");
+        assert_eq!(checked_at("{address: {pipe: {path: \"@a\"}}}"), "@a");
+        assert!(
+            at_80("health_check_config: {port_value: 80}")
+                .check_address
+                .is_none()
+        );
+        let pipe = "{endpoint: {address: {pipe: {path: /a}}, health_check_config: {address: {socket_address: {address: 127.0.0.2, port_value: 81}}}}}";
+        assert_eq!(host(pipe).checked_at().to_string(), "127.0.0.2:81");
+    }
+
+    #[test]
+    fn an_endpoint_may_be_named() {
+        let named = format!("named_endpoints: {{\"a b\": {{address: {AT_80}}}}}");
+        let (hosts, _) = hosts(&format!(
+            "{named}\nendpoints: {{lb_endpoints: {{endpoint_name: a b, load_balancing_weight: 2}}}}"
+        ));
+        assert_eq!((hosts.len(), hosts[0].weight), (1, 2));
+        refused(
+            &format!("{named}\nendpoints: {{lb_endpoints: [{{endpoint_name: b}}]}}"),
+            "endpoints[0].lb_endpoints[0].endpoint_name: there is no \"b\" in named_endpoints",
+        );
+        refused(
+            "named_endpoints: {\"a b\": {}}\nendpoints: {lb_endpoints: [{endpoint_name: a b}]}",
+            "named_endpoints[\"a b\"].address: value is required",
+        );
+    }
+
+    #[test]
+    fn an_endpoint_has_a_numeric_address() {
+        refused_endpoint("{}", ".address: value is required");
+        refused_endpoint(
+            "{address: {socket_address: {address: localhost, port_value: 80}}}",
+            ".address.socket_address.address: malformed IP address \"localhost\"; \
+             names are resolved in clusters of type STRICT_DNS and LOGICAL_DNS only",
+        );
+        refused_endpoint(
+            "{address: {socket_address: {address: \"::1\", port_value: 1, network_namespace_filepath: /x}}}",
+            ".address.socket_address.network_namespace_filepath: \
+             the address of a host cannot have a network namespace",
+        );
+        refused_endpoint(
+            &format!("{{address: {AT_80}, additional_addresses: [{{address: {AT_80}}}, {{}}]}}"),
+            ".additional_addresses[1].address: value is required",
+        );
+        refused_endpoint(
+            &format!(
+                "{{address: {AT_80}, health_check_config: {{address: {{pipe: {{path: \"@a\", mode: 1}}}}}}}}"
+            ),
+            ".health_check_config.address.pipe.mode: an abstract socket has no mode",
+        );
+    }
+
+    #[test]
+    fn a_port_needs_ip_addresses() {
+        let fault =
+            ".health_check_config.port_value: a port cannot be set where an address is not of IP";
+        for endpoint in [
+            "{address: {pipe: {path: /a}}, health_check_config: {port_value: 1}}".to_owned(),
+            format!(
+                "{{address: {{pipe: {{path: /a}}}}, health_check_config: {{port_value: 1, address: {AT_80}}}}}"
+            ),
+            format!(
+                "{{address: {AT_80}, health_check_config: {{port_value: 1, address: {{pipe: {{path: /a}}}}}}}}"
+            ),
+        ] {
+            refused_endpoint(&endpoint, fault);
+        }
+    }
+
+    #[test]
+    fn internal_listeners_cannot_be_checked() {
+        let internal = "address: {envoy_internal_address: {server_listener_name: x}}";
+        let fault = ": an internal listener cannot be health checked";
+        refused_endpoint(&format!("{{{internal}}}"), fault);
+        refused_endpoint(
+            &format!("{{address: {AT_80}, health_check_config: {{{internal}}}}}"),
+            fault,
+        );
+        for config in [
+            "disable_active_health_check: true".to_owned(),
+            format!("address: {AT_80}"),
+        ] {
+            let endpoint =
+                format!("{{endpoint: {{{internal}, health_check_config: {{{config}}}}}}}");
+            assert_eq!(host(&endpoint).address.to_string(), "envoy://x/");
+        }
+        let text =
+            format!("cluster_name: c\nendpoints: {{lb_endpoints: {{endpoint: {{{internal}}}}}}}");
+        let unchecked = testing::parse(&text, |m, at, report| {
+            Some(read_hosts(m, false, at, report))
+        });
+        assert_eq!(unchecked.unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn endpoints_from_elsewhere_are_refused_or_warned_of() {
+        refused(
+            "endpoints: [{leds_cluster_locality_config: {}}]",
+            "endpoints[0].leds_cluster_locality_config: locality endpoint discovery is not supported",
+        );
+        let (hosts, warnings) = hosts("endpoints: [{load_balancer_endpoints: {}}, {}]");
+        assert_eq!(hosts.len(), 0);
+        assert_eq!(
+            warnings,
+            [
+                "endpoints[0].load_balancer_endpoints: is deprecated and not read, as in Envoy; give lb_endpoints"
+            ]
+        );
+    }
+
+    #[test]
+    fn all_faults_of_an_assignment_are_told() {
+        refused(
+            "endpoints:
+             - priority: 129
+               lb_endpoints:
+               - load_balancing_weight: 0
+               - endpoint: {address: {}, health_check_config: {port_value: 65536}}",
+            "endpoints[0].lb_endpoints[0].load_balancing_weight: value must be greater than or equal to 1, but is 0\n\
+             endpoints[0].lb_endpoints[1].endpoint.address.address: is required: set one of socket_address, pipe, envoy_internal_address\n\
+             endpoints[0].lb_endpoints[1].endpoint.health_check_config.port_value: value must be less than or equal to 65535, but is 65536\n\
+             endpoints[0].priority: value must be less than or equal to 128, but is 129\n\
+             endpoints[0].lb_endpoints[0].endpoint: value is required",
+        );
+    }
+}

@@ -6,14 +6,15 @@
 
 use std::fmt::{self, Display};
 
+use super::text::{Document, Position, Read, TextError};
 use crate::validate::{Fault, FieldPath, Validate};
 
-/// A configuration that cannot be used: one or more faults.
+/// A configuration that cannot be used: one or more faults, each with its place in the text if there is one.
 ///
 /// [`Display`] gives one fault a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    faults: Vec<Fault>,
+    faults: Vec<(Fault, Option<Position>)>,
 }
 
 impl ConfigError {
@@ -22,19 +23,34 @@ impl ConfigError {
         Fault::new(path, reason).into()
     }
 
-    /// All `faults`, or none if the list is empty.
-    pub fn from_faults(faults: Vec<Fault>) -> Option<Self> {
+    /// All `faults`; nothing if there are none.
+    pub fn from_faults(faults: impl IntoIterator<Item = Fault>) -> Option<Self> {
+        let faults: Vec<_> = faults.into_iter().map(|fault| (fault, None)).collect();
         (!faults.is_empty()).then_some(Self { faults })
     }
 
     /// What is wrong, at least one fault, in the order in which it was found.
-    pub fn faults(&self) -> &[Fault] {
-        &self.faults
+    pub fn faults(&self) -> impl ExactSizeIterator<Item = &Fault> {
+        self.faults.iter().map(|(fault, _)| fault)
+    }
+
+    /// The faults with their places in the text, as far as these are known.
+    pub fn located(&self) -> impl ExactSizeIterator<Item = (&Fault, Option<Position>)> {
+        self.faults.iter().map(|(fault, place)| (fault, *place))
+    }
+
+    /// The same faults, each with its place in `document` if it has none yet. Paths must begin where the
+    /// document does.
+    pub fn located_in(mut self, document: &Document) -> Self {
+        for (fault, place) in &mut self.faults {
+            *place = place.or_else(|| document.locate(&fault.path));
+        }
+        self
     }
 
     /// The same faults, found in the field `name` of a message.
     pub fn at(mut self, name: &str) -> Self {
-        for fault in &mut self.faults {
+        for (fault, _) in &mut self.faults {
             fault.path = join(name, &fault.path);
         }
         self
@@ -63,30 +79,46 @@ fn join(above: &str, path: &str) -> String {
 impl From<Fault> for ConfigError {
     fn from(fault: Fault) -> Self {
         Self {
-            faults: vec![fault],
+            faults: vec![(fault, None)],
+        }
+    }
+}
+
+impl From<TextError> for ConfigError {
+    fn from(error: TextError) -> Self {
+        let fault = Fault::new("", error.kind.to_string());
+        Self {
+            faults: vec![(fault, Some(error.position))],
         }
     }
 }
 
 impl From<ConfigError> for Vec<Fault> {
     fn from(error: ConfigError) -> Self {
-        error.faults
+        error.faults.into_iter().map(|(fault, _)| fault).collect()
     }
 }
 
 impl Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.faults.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            fault.fmt(f)?;
-        }
-        Ok(())
+        write_lines(&self.faults, f)
     }
 }
 
 impl std::error::Error for ConfigError {}
+
+fn write_lines(faults: &[(Fault, Option<Position>)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, (fault, place)) in faults.iter().enumerate() {
+        if index > 0 {
+            f.write_str("\n")?;
+        }
+        if let Some(place) = place {
+            write!(f, "{place}: ")?;
+        }
+        fault.fmt(f)?;
+    }
+    Ok(())
+}
 
 /// Says on the way out in which field a configuration was wrong.
 ///
@@ -117,27 +149,36 @@ impl<T> At for Result<T, ConfigError> {
 
 /// What is allowed but perhaps not meant: deprecated fields, values that are rounded, settings that do
 /// nothing here. Conversions add to it.
+///
+/// [`Display`] gives one warning a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Warnings(Vec<Fault>);
+pub struct Warnings(Vec<(Fault, Option<Position>)>);
 
 impl Warnings {
-    /// The warnings, each with its path.
-    pub fn as_slice(&self) -> &[Fault] {
-        &self.0
+    /// Whether there is nothing to warn of.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The warnings, in the order in which they were found.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Fault> {
+        self.0.iter().map(|(warning, _)| warning)
+    }
+
+    /// The warnings with their places in the text, as far as these are known.
+    pub fn located(&self) -> impl ExactSizeIterator<Item = (&Fault, Option<Position>)> {
+        self.0.iter().map(|(warning, place)| (warning, *place))
     }
 
     /// Adds one.
     pub fn push(&mut self, warning: Fault) {
-        self.0.push(warning);
+        self.0.push((warning, None));
     }
 }
 
-impl IntoIterator for Warnings {
-    type Item = Fault;
-    type IntoIter = std::vec::IntoIter<Fault>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+impl Display for Warnings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_lines(&self.0, f)
     }
 }
 
@@ -174,22 +215,40 @@ impl Report {
 
     /// Notes the faults of something inside, which has paths of its own.
     pub(crate) fn within<T>(&mut self, at: &FieldPath<'_>, error: ConfigError) -> Option<T> {
-        self.faults.extend(error.at(&at.to_string()).faults);
+        self.faults.extend(Vec::from(error.at(&at.to_string())));
         None
     }
 
-    /// What came of the conversion, and whether it may be used.
+    /// Adds what reading `document` found. A fault of the conversion is left out where one of the text
+    /// explains it, as when a required field is missing because it could not be read.
+    pub(crate) fn add_text<M>(&mut self, read: Read<M>) {
+        self.faults.retain(|fault| !read.explains(&fault.path));
+        self.faults.splice(0..0, read.faults);
+        self.warnings.splice(0..0, read.warnings);
+    }
+
+    /// What came of the conversion of a message, and whether it may be used.
     pub(crate) fn finish<T>(
         self,
         value: Option<T>,
+        document: Option<&Document>,
         warnings: &mut Warnings,
     ) -> Result<T, ConfigError> {
-        warnings.0.extend(self.warnings);
-        match ConfigError::from_faults(self.faults) {
-            Some(error) => Err(error),
+        let place = |fault: &Fault| document.and_then(|document| document.locate(&fault.path));
+        warnings.0.extend(self.warnings.into_iter().map(|warning| {
+            let place = place(&warning);
+            (warning, place)
+        }));
+        let error = match (ConfigError::from_faults(self.faults), value) {
+            (None, Some(value)) => return Ok(value),
             // A conversion that gives no value has told why, by itself or by the rules.
-            None => value.ok_or_else(|| ConfigError::new("", UNEXPLAINED)),
-        }
+            (None, None) => ConfigError::new("", UNEXPLAINED),
+            (Some(error), _) => error,
+        };
+        Err(match document {
+            Some(document) => error.located_in(document),
+            None => error,
+        })
     }
 }
 
@@ -217,7 +276,7 @@ mod tests {
         let place = FieldPath::ROOT.item("checks", 3);
         report.within::<()>(&place, ConfigError::new("send", "is odd"));
         report.within::<()>(&FieldPath::ROOT, ConfigError::new("name", "is odd"));
-        let error = report.finish(Some(()), &mut Warnings::default());
+        let error = report.finish(Some(()), None, &mut Warnings::default());
         assert_eq!(
             error.unwrap_err().to_string(),
             "checks[3].send: is odd\nname: is odd"
@@ -230,10 +289,7 @@ mod tests {
         report.deprecated(true, "event_log_path", &FieldPath::ROOT);
         report.deprecated(false, "name", &FieldPath::ROOT);
         let mut warnings = Warnings::default();
-        assert_eq!(report.finish(Some(7), &mut warnings), Ok(7));
-        assert_eq!(
-            warnings.as_slice(),
-            [Fault::new("event_log_path", "is deprecated")]
-        );
+        assert_eq!(report.finish(Some(7), None, &mut warnings), Ok(7));
+        assert_eq!(warnings.to_string(), "event_log_path: is deprecated");
     }
 }

@@ -7,6 +7,7 @@ use prost::{Message, Name};
 use prost_types::Any;
 
 use super::error::Report;
+use super::text::Document;
 use super::{ConfigError, Warnings, wire};
 use crate::proto::envoy::config::core::v3::HealthCheck as HealthCheckMessage;
 use crate::proto::envoy::config::core::v3::health_check::custom_health_check::ConfigType;
@@ -168,6 +169,18 @@ impl HealthCheck {
         Self::from_message(&wire::decode(bytes)?, warnings)
     }
 
+    /// Checks what a text tells, in which all faults then have their places.
+    ///
+    /// # Errors
+    ///
+    /// As of [`HealthCheck::from_message`]; also what cannot be read.
+    pub fn from_document(
+        document: &Document,
+        warnings: &mut Warnings,
+    ) -> Result<Self, ConfigError> {
+        wire::convert_document(document, warnings, Self::read)
+    }
+
     pub(super) fn read(
         message: &HealthCheckMessage,
         at: &FieldPath<'_>,
@@ -312,7 +325,7 @@ mod tests {
         change(&mut message);
         let mut warnings = Warnings::default();
         let check = HealthCheck::from_message(&message, &mut warnings).unwrap();
-        (check, warnings.into_iter().map(|w| w.to_string()).collect())
+        (check, warnings.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -473,7 +486,7 @@ mod tests {
         #[test]
         fn no_bytes_make_a_panic_or_a_fault_without_a_reason(bytes: Vec<u8>) {
             if let Err(error) = HealthCheck::from_bytes(&bytes, &mut Warnings::default()) {
-                prop_assert!(error.faults().iter().all(|fault| fault.reason != UNEXPLAINED));
+                prop_assert!(error.faults().all(|fault| fault.reason != UNEXPLAINED));
             }
         }
     }

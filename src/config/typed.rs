@@ -1,8 +1,15 @@
 //! What stands in an `Any`: which message, and its bytes.
+//!
+//! As with Envoy, a configuration is found by the type of its message alone, and may also be a `Struct`
+//! under the type's name, in a `TypedStruct`.
 
 use std::borrow::Cow;
 
-use super::{ConfigError, TypedConfig};
+use prost::{Message, Name};
+use prost_types::Struct;
+
+use super::{ConfigError, TypedConfig, text, wire};
+use crate::proto::{descriptor_pool, udpa, xds};
 
 /// The message that a [`TypedConfig`] holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,17 +19,139 @@ pub struct Resolved<'a> {
     pub name: Cow<'a, str>,
     /// Its serialized form.
     pub value: Cow<'a, [u8]>,
+    /// Where the message stands in the `Any`: nowhere deeper, or in the field `value` of a `TypedStruct`.
+    pub path: &'static str,
 }
 
-/// Finds what a configuration holds: the message is named by the text after the last `/` of the type URL.
+/// Finds what a configuration holds.
+///
+/// The message is named by the text after the last `/` of the type URL. If it is a `xds.type.v3.TypedStruct`
+/// or a `udpa.type.v1.TypedStruct`, its `value` is read as the message that its own type URL names.
 ///
 /// # Errors
 ///
-/// None yet.
+/// A `TypedStruct` that names no known message, or whose value is none.
 pub fn resolve(config: &TypedConfig) -> Result<Resolved<'_>, ConfigError> {
-    let name = config.type_url.rsplit('/').next().unwrap_or_default();
+    let name = message_name(&config.type_url);
+    let (type_url, value) = if name == xds::r#type::v3::TypedStruct::full_name() {
+        let wrapped = wire::decode::<xds::r#type::v3::TypedStruct>(&config.value)?;
+        (wrapped.type_url, wrapped.value)
+    } else if name == udpa::r#type::v1::TypedStruct::full_name() {
+        let wrapped = wire::decode::<udpa::r#type::v1::TypedStruct>(&config.value)?;
+        (wrapped.type_url, wrapped.value)
+    } else {
+        return Ok(Resolved {
+            name: name.into(),
+            value: (&*config.value).into(),
+            path: "",
+        });
+    };
+    let name = message_name(&type_url);
+    let value = read_struct(name, &value.unwrap_or_default())?;
     Ok(Resolved {
-        name: name.into(),
-        value: (&*config.value).into(),
+        name: name.to_owned().into(),
+        value: value.into(),
+        path: "value",
     })
+}
+
+fn message_name(type_url: &str) -> &str {
+    type_url.rsplit('/').next().unwrap_or_default()
+}
+
+fn read_struct(name: &str, value: &Struct) -> Result<Vec<u8>, ConfigError> {
+    let Some(descriptor) = descriptor_pool().get_message_by_name(name) else {
+        let reason = format!("there is no message {name:?} here");
+        return Err(ConfigError::new("type_url", reason));
+    };
+    let read = text::struct_to_message(value, &descriptor);
+    match ConfigError::from_faults(read.faults) {
+        Some(error) => Err(error.at("value")),
+        None => Ok(read.message.encode_to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use prost_types::Value;
+    use prost_types::value::Kind;
+
+    use super::*;
+    use crate::config::UdpConfig;
+
+    const UDP: &str = "envoy.extensions.health_checkers.udp.v3.UdpHealthCheck";
+
+    fn message(fields: &[(&str, Value)]) -> Struct {
+        let fields = fields.iter();
+        Struct {
+            fields: fields.map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+        }
+    }
+
+    fn payload(text: &str) -> Value {
+        Kind::StructValue(message(&[("text", text.into())])).into()
+    }
+
+    fn in_xds(type_url: &str, value: Struct) -> TypedConfig {
+        TypedConfig::of(&xds::r#type::v3::TypedStruct {
+            type_url: type_url.to_owned(),
+            value: Some(value),
+        })
+    }
+
+    #[test]
+    fn the_last_part_of_a_type_url_counts() {
+        for type_url in ["type.googleapis.com/a.B", "a.example/b/a.B", "a.B"] {
+            let config = TypedConfig {
+                type_url: type_url.into(),
+                value: [1].into(),
+            };
+            let resolved = resolve(&config).unwrap();
+            assert_eq!((&*resolved.name, &*resolved.value), ("a.B", &[1_u8][..]));
+            assert_eq!(resolved.path, "");
+        }
+        assert_eq!(resolve(&TypedConfig::default()).unwrap().name, "");
+    }
+
+    #[test]
+    fn both_typed_structs_are_unwrapped() {
+        let value = message(&[("send", payload("7069")), ("receive", payload("706f"))]);
+        let udpa = udpa::r#type::v1::TypedStruct {
+            type_url: format!("type.googleapis.com/{UDP}"),
+            value: Some(value.clone()),
+        };
+        for config in [in_xds(UDP, value), TypedConfig::of(&udpa)] {
+            let resolved = resolve(&config).unwrap();
+            assert_eq!((&*resolved.name, resolved.path), (UDP, "value"));
+            let udp = UdpConfig::from_bytes(&resolved.value).unwrap();
+            assert_eq!((udp.send(), udp.receive()), (&b"pi"[..], &b"po"[..]));
+        }
+    }
+
+    #[test]
+    fn faults_in_a_typed_struct_have_their_paths() {
+        let refused = |config: &TypedConfig, fault: &str| {
+            let error = resolve(config).unwrap_err();
+            assert_eq!(error.to_string().split(", did").next(), Some(fault));
+        };
+        refused(
+            &in_xds("x/no.Such", message(&[])),
+            "type_url: there is no message \"no.Such\" here",
+        );
+        refused(
+            &in_xds(
+                "",
+                Struct {
+                    fields: BTreeMap::new(),
+                },
+            ),
+            "type_url: there is no message \"\" here",
+        );
+        refused(
+            &in_xds(UDP, message(&[("x", 1.0.into())])),
+            "value.x: unknown field \"x\" in envoy.extensions.health_checkers.udp.v3.UdpHealthCheck",
+        );
+    }
 }

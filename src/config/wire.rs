@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ConfigError;
 use super::error::{Report, Warnings};
+use super::text::Document;
 use crate::validate::{FieldPath, Validate};
 
 /// The shortest time that anything is made to take.
@@ -20,7 +21,24 @@ pub(super) fn convert<M: Validate, T>(
     let mut report = Report::default();
     report.rules(message);
     let value = read(message, &FieldPath::ROOT, &mut report);
-    report.finish(value, warnings)
+    report.finish(value, None, warnings)
+}
+
+/// As [`convert`], of the message that a document tells of. Faults have their places in it.
+pub(super) fn convert_document<M, T>(
+    document: &Document,
+    warnings: &mut Warnings,
+    read: impl FnOnce(&M, &FieldPath<'_>, &mut Report) -> Option<T>,
+) -> Result<T, ConfigError>
+where
+    M: prost::Message + prost::Name + Validate + Default,
+{
+    let text = document.read::<M>();
+    let mut report = Report::default();
+    report.rules(&text.message);
+    let value = read(&text.message, &FieldPath::ROOT, &mut report);
+    report.add_text(text);
+    report.finish(value, Some(document), warnings)
 }
 
 /// Decodes a serialized message.

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
@@ -20,7 +21,7 @@ use crate::event::{HealthCheckEvent, Outcome};
 use crate::feed::EventSink;
 use crate::host::{Address, Host};
 use crate::session::IntervalLimits;
-use crate::stats::Stats;
+use crate::stats::{ClusterStats, Stats};
 
 /// Changes taken in one turn.
 const INPUTS: usize = 16;
@@ -33,8 +34,8 @@ const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
 
 /// What a driver is told.
 pub(super) enum Input {
-    /// A change of clusters or hosts. With a cluster's, what it is run by.
-    Update(Update, Option<Runtime>),
+    /// A change of a cluster or its hosts, with what the cluster is run by if that has changed too.
+    Update(Update, Option<Runtime>, MembershipChange),
     /// Bounds of all waits set from now on.
     Limits(IntervalLimits),
     /// A cluster has had traffic.
@@ -43,6 +44,25 @@ pub(super) enum Input {
     SetUnhealthy(Arc<str>, Address),
     /// What sessions are up to.
     Explain(Arc<str>, Address, oneshot::Sender<Vec<SessionView>>),
+}
+
+/// A change that several shards are told counts once in `membership_change`, if it changed hosts at all.
+#[derive(Clone)]
+pub(super) struct MembershipChange(Arc<(AtomicBool, Option<Arc<ClusterStats>>)>);
+
+impl MembershipChange {
+    pub(super) fn new(stats: Option<Arc<ClusterStats>>) -> Self {
+        Self(Arc::new((AtomicBool::new(false), stats)))
+    }
+
+    fn count(&self) {
+        let (counted, stats) = &*self.0;
+        if let Some(stats) = stats
+            && !counted.swap(true, Relaxed)
+        {
+            stats.membership.change.inc();
+        }
+    }
 }
 
 /// What a cluster is run by, beside its configuration.
@@ -189,7 +209,7 @@ impl Shard {
         let now = clock::now();
         self.dirty = true;
         match input {
-            Input::Update(update, runtime) => {
+            Input::Update(update, runtime, membership) => {
                 let name = runtime
                     .as_ref()
                     .map(|runtime| Arc::clone(&runtime.entry.name));
@@ -197,7 +217,9 @@ impl Shard {
                     Update::RemoveCluster(name) => self.clusters.id(name),
                     _ => None,
                 };
-                self.clusters.handle_update(now, update);
+                if self.clusters.handle_update(now, update) {
+                    membership.count();
+                }
                 if let Some(id) = removed {
                     self.runtimes.remove(&id);
                 }

@@ -1,0 +1,170 @@
+//! `xds-health run`: the daemon.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use super::load::{self, Loaded};
+use super::{LOCAL, RunArgs, TrafficArg, USAGE, complain, log, say};
+use crate::admin::{self, Admin};
+use crate::engine::{Engine, Options, Origin, Traffic, raise_descriptor_limit};
+use crate::feed::FileSinkFactory;
+use crate::host::Address;
+use crate::registry::Registry;
+use crate::stats::Stats;
+
+/// How long answers of the admin port may still go on when the daemon stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
+    if let Err(reason) = log::install(&args.log) {
+        say(err, format_args!("error: {reason}\n"));
+        return USAGE;
+    }
+    let stats = Arc::new(Stats::default());
+    let registry = Registry::default().with_sink(FileSinkFactory::new(Arc::clone(&stats)));
+    let name = load::name(&args.config.config);
+    let loaded = match load::load(&args.config.config, &registry) {
+        Ok(loaded) => loaded,
+        Err(error) => return complain(err, &name, &error),
+    };
+    for (warning, place) in loaded.warnings.located() {
+        let place = place.map(tracing::field::display);
+        tracing::warn!(file = %name, place, path = %warning.path, reason = %warning.reason, "odd configuration");
+    }
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let ended = runtime.and_then(|runtime| runtime.block_on(serve(args, loaded, registry, stats)));
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            say(err, format_args!("error: {error}\n"));
+            LOCAL
+        }
+    }
+}
+
+async fn serve(
+    args: &RunArgs,
+    loaded: Loaded,
+    registry: Registry,
+    stats: Arc<Stats>,
+) -> io::Result<()> {
+    let mut signals = Signals::new()?;
+    let shards = args.concurrency.map_or_else(
+        || std::thread::available_parallelism().map_or(1, usize::from),
+        usize::from,
+    );
+    let mut options = Options::default()
+        .with_shards(shards)
+        .with_traffic(match args.traffic {
+            TrafficArg::Always => Traffic::Always,
+            TrafficArg::Never => Traffic::WhenNoted,
+        });
+    if let Some(attempts) = args.max_in_flight {
+        options = options.with_max_in_flight(usize::try_from(attempts).unwrap_or(usize::MAX));
+    }
+    let engine = Engine::start_threads(options, stats)?;
+    let Loaded {
+        bootstrap,
+        clusters,
+        ..
+    } = loaded;
+    let listener = match bootstrap.admin.and_then(|admin| admin.address) {
+        Some(address) => Some(AdminPort::bind(&address).await?),
+        None => None,
+    };
+    let ended = io::Error::other;
+    engine.set_limits(bootstrap.limits).await.map_err(ended)?;
+    for cluster in clusters {
+        engine
+            .set_cluster(cluster, Origin::Static)
+            .await
+            .map_err(ended)?;
+    }
+    let (stop, mut stopping) = watch::channel(());
+    let served = listener.map(|listener| {
+        let admin = Admin::new(engine.clone()).with_node(bootstrap.node);
+        tokio::spawn(listener.serve(admin::router(admin), async move {
+            // The sender goes when the daemon stops.
+            while stopping.changed().await.is_ok() {}
+        }))
+    });
+    signals.until_told_to_stop(&registry).await;
+    tracing::info!("stopping");
+    drop(stop);
+    if let Some(served) = served {
+        served.await.map_err(ended)?;
+    }
+    Ok(())
+}
+
+/// Where the admin port listens.
+enum AdminPort {
+    Tcp(TcpListener),
+    Pipe(UnixListener),
+}
+
+impl AdminPort {
+    async fn bind(address: &Address) -> io::Result<Self> {
+        let bound = match address {
+            Address::Ip(address) => TcpListener::bind(address).await.map(Self::Tcp),
+            Address::Pipe(path) => UnixListener::bind(&**path).map(Self::Pipe),
+            Address::Internal(_) => Err(io::ErrorKind::Unsupported.into()),
+        };
+        match bound {
+            Ok(Self::Tcp(listener)) => {
+                let address = listener.local_addr()?;
+                tracing::info!(%address, "admin port open");
+                Ok(Self::Tcp(listener))
+            }
+            Ok(pipe) => Ok(pipe),
+            Err(error) => Err(io::Error::new(
+                error.kind(),
+                format!("admin port {address}: {error}"),
+            )),
+        }
+    }
+
+    async fn serve(self, router: axum::Router, stop: impl Future<Output = ()> + Send) {
+        let mut limits = admin::Limits::default();
+        limits.drain_timeout = LAST_ANSWERS;
+        match self {
+            Self::Tcp(listener) => admin::serve(listener, router, limits, stop).await,
+            Self::Pipe(listener) => admin::serve(listener, router, limits, stop).await,
+        }
+    }
+}
+
+/// What the daemon is told by signals.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    reopen: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            reopen: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    async fn until_told_to_stop(&mut self, registry: &Registry) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.reopen.recv() => registry.reopen(),
+            }
+        }
+    }
+}
