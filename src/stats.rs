@@ -11,7 +11,7 @@ use std::time::Duration;
 mod cluster;
 mod sample;
 
-pub use cluster::{CheckStats, ClusterStats, Membership};
+pub use cluster::{CheckStats, ClusterStats, Membership, UpdateStats};
 pub use sample::{HistogramView, Sample, Value};
 
 /// A number that only grows.
