@@ -19,7 +19,9 @@ use crate::config::{ClusterConfig, HealthCheck};
 use crate::event::{EventKind, Failure, FailureType, HealthCheckEvent, Outcome, Reason, Shortage};
 use crate::host::{Address, HealthFlags, Host};
 use crate::schedule::Wheel;
-use crate::session::{AttemptId, Completion, Context, Due, IntervalKind, IntervalLimits, Session};
+use crate::session::{
+    AttemptId, Completion, Context, Due, IntervalKind, IntervalLimits, Session, Traffic,
+};
 use crate::snapshot::Part;
 use crate::stats::{CheckStats, ClusterStats};
 
@@ -195,6 +197,17 @@ struct Cluster {
     dirty: bool,
 }
 
+impl Cluster {
+    /// No cluster can have had traffic before its hosts were checked.
+    fn traffic(&self) -> Traffic {
+        match (self.traffic, self.part.initialized) {
+            (false, _) => Traffic::None,
+            (true, false) => Traffic::Expected,
+            (true, true) => Traffic::Had,
+        }
+    }
+}
+
 /// All clusters that one driver checks.
 #[derive(Debug)]
 pub struct Clusters {
@@ -204,6 +217,8 @@ pub struct Clusters {
     sessions: Slab<Slot>,
     wheel: Wheel,
     actions: VecDeque<Action>,
+    /// Sessions that the update at hand began and whose first attempt is due at once.
+    begun: Vec<SessionId>,
     dirty: Vec<ClusterId>,
     limits: IntervalLimits,
     random: fastrand::Rng,
@@ -219,6 +234,7 @@ impl Clusters {
             sessions: Slab::new(),
             wheel: Wheel::new(now),
             actions: VecDeque::new(),
+            begun: Vec::new(),
             dirty: Vec::new(),
             limits: IntervalLimits::default(),
             random: fastrand::Rng::with_seed(seed),
@@ -349,7 +365,7 @@ impl Clusters {
         let mut random = || self.random.u64(..);
         let mut cx = Context {
             check: &check.config,
-            traffic: cluster.traffic,
+            traffic: cluster.traffic(),
             limits: self.limits,
             random: &mut random,
         };
@@ -396,7 +412,10 @@ impl Clusters {
         for host in hosts {
             let mut next = self.clusters[cluster.index()].members.session(host);
             while let Some(id) = next {
-                let slot = &mut self.sessions[id.index()];
+                // A host pending removal goes with the first of its sessions that fails it.
+                let Some(slot) = self.sessions.get_mut(id.index()) else {
+                    break;
+                };
                 next = slot.next;
                 let Some(check) = check_of(&self.clusters, slot) else {
                     continue;
@@ -509,7 +528,7 @@ impl Clusters {
             flags = flags.with(HealthFlags::EXCLUDED_VIA_IMMEDIATE_HC_FAIL, true);
         }
         let (failed, degraded) = (view.failed(), view.degraded());
-        let reason = failure.map(|failure| failure.reason);
+        let reason = failure.filter(|_| is.failed).map(|f| f.reason);
         self.refresh(now, cluster_id, host, flags, reason);
         let cluster = &self.clusters[cluster_id.index()];
         let Some(view) = cluster.part.hosts.get(host as usize) else {
@@ -539,6 +558,7 @@ impl Clusters {
         };
         let (mut failed, mut degraded, mut timed_out, mut unknown) = (false, false, false, false);
         let mut next = cluster.members.session(host);
+        let checked = next.is_some();
         while let Some(slot) = next.and_then(|id| self.sessions.get(id.index())) {
             failed |= slot.session.failed();
             degraded |= slot.session.degraded();
@@ -553,6 +573,10 @@ impl Clusters {
             .with(HealthFlags::FAILED_ACTIVE_HC, failed)
             .with(HealthFlags::DEGRADED_ACTIVE_HC, degraded)
             .with(HealthFlags::ACTIVE_HC_TIMEOUT, timed_out)
+            .with(
+                HealthFlags::PENDING_ACTIVE_HC,
+                checked && flags.intersects(HealthFlags::PENDING_ACTIVE_HC),
+            )
             .with(
                 HealthFlags::EXCLUDED_VIA_IMMEDIATE_HC_FAIL,
                 failed && flags.intersects(HealthFlags::EXCLUDED_VIA_IMMEDIATE_HC_FAIL),

@@ -33,5 +33,6 @@ pub use file_sink::FileSinkConfig;
 pub use health_check::{CheckerConfig, HealthCheck, TypedConfig};
 pub use limits::IntervalLimits;
 pub use payload::{Payload, PayloadError};
-pub use typed::{Resolved, resolve};
+pub(crate) use typed::held;
+pub use typed::{Resolved, resolve, resolve_with};
 pub use udp::UdpConfig;

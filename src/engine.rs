@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -46,6 +47,7 @@ struct Inner {
     clusters: RwLock<BTreeMap<Arc<str>, Arc<Entry>>>,
     traffic: Traffic,
     stats: Arc<Stats>,
+    started: Instant,
 }
 
 /// The engine has ended: its shards, or their runtime, are gone.
@@ -128,6 +130,7 @@ impl Engine {
             clusters: RwLock::default(),
             traffic: options.traffic,
             stats,
+            started: clock::now(),
         }));
         (engine, shards)
     }
@@ -150,6 +153,11 @@ impl Engine {
             Change::Hosts { cluster, hosts } => self.reset_hosts(&cluster, hosts).await,
             Change::HostsUnavailable(cluster) => self.hosts_unavailable(&cluster).await,
         }
+    }
+
+    /// How long the engine has been there.
+    pub fn uptime(&self) -> Duration {
+        clock::now().saturating_duration_since(self.0.started)
     }
 
     /// Adds a cluster, or changes the one of its name. Changes of one cluster are not to be made
@@ -414,6 +422,11 @@ impl Snapshot {
     /// All hosts.
     pub fn hosts(&self) -> impl Iterator<Item = &HostView> {
         self.parts.iter().flat_map(|part| part.hosts.iter())
+    }
+
+    /// The parts that the shards published, for those who read them piece by piece.
+    pub fn parts(&self) -> &[Arc<Part>] {
+        &self.parts
     }
 
     /// How many hosts there are.

@@ -1,6 +1,8 @@
 //! Active health checking with Envoy's configuration.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+#[cfg(feature = "admin")]
+pub mod admin;
 pub mod checker;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -8,12 +8,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use prost_reflect::DescriptorPool;
+
 use crate::checker::{Checker, CheckerFactory, udp::UdpFactory};
 use crate::config::{
-    At, CheckerConfig, ClusterConfig, ConfigError, HealthCheck, Resolved, TypedConfig, resolve,
+    At, CheckerConfig, ClusterConfig, ConfigError, HealthCheck, Resolved, TypedConfig, held,
+    resolve_with,
 };
 use crate::feed::{EventSink, EventSinkFactory, FileSinkFactory};
 use crate::host::Host;
+use crate::proto::envoy::config::cluster::v3::Cluster as ClusterMessage;
+use crate::proto::envoy::config::core::v3::health_check::HealthChecker;
+use crate::proto::envoy::config::core::v3::health_check::custom_health_check::ConfigType;
+use crate::proto::{descriptor_pool, strip_type_url};
 
 /// Factories by the name of their configuration's message.
 #[derive(Clone)]
@@ -129,9 +136,11 @@ impl Registry {
     /// See [`Registry::build`]; paths are relative to the health check.
     pub fn checker(&self, check: &HealthCheck) -> Result<Arc<dyn Checker>, ConfigError> {
         match &check.checker {
-            CheckerConfig::Custom(config) => find(&self.checkers, config)
-                .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
-                .at("custom_health_check.typed_config"),
+            CheckerConfig::Custom(config) => {
+                find(&self.checkers, config, |factory| factory.descriptor_set())
+                    .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
+                    .at("custom_health_check.typed_config")
+            }
             CheckerConfig::BuiltIn { field, config } => {
                 let message = config.type_url.rsplit('/').next().unwrap_or_default();
                 match self.checkers.get(message) {
@@ -140,6 +149,24 @@ impl Registry {
                 }
             }
         }
+    }
+
+    /// All that is wrong with what the checkers of `message` are told, even if the cluster as a whole cannot
+    /// be used: for who wants to hear of every fault at once. Paths are relative to the cluster.
+    pub fn faults_of(&self, message: &ClusterMessage) -> Option<ConfigError> {
+        let mut errors = Errors::default();
+        for (index, check) in message.health_checks.iter().enumerate() {
+            if let Some(HealthChecker::CustomHealthCheck(custom)) = &check.health_checker
+                && let Some(ConfigType::TypedConfig(config)) = &custom.config_type
+            {
+                let built = find(&self.checkers, &config.into(), |f| f.descriptor_set())
+                    .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
+                    .at("custom_health_check.typed_config")
+                    .at_index("health_checks", index);
+                errors.note(built);
+            }
+        }
+        errors.0
     }
 
     /// Opens anew the files that event sinks write to, after they were moved away.
@@ -153,7 +180,7 @@ impl Registry {
         let mut errors = Errors::default();
         let mut sinks = Vec::new();
         for (index, config) in check.event_sinks.iter().enumerate() {
-            let built = find(&self.sinks, config)
+            let built = find(&self.sinks, config, |factory| factory.descriptor_set())
                 .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
                 .at("typed_config")
                 .at_index("event_logger", index);
@@ -179,20 +206,28 @@ impl Registry {
 fn find<'a, 'b, F: ?Sized>(
     factories: &'a BTreeMap<String, Arc<F>>,
     config: &'b TypedConfig,
+    descriptor_set: impl FnOnce(&F) -> Option<&[u8]>,
 ) -> Result<(&'a F, Resolved<'b>), ConfigError> {
-    let held = resolve(config)?;
-    match factories.get(&*held.name) {
-        Some(factory) => Ok((factory, held)),
-        None => {
-            let known: Vec<&str> = factories.keys().map(String::as_str).collect();
-            let reason = format!(
-                "nothing is built in for type URL {:?}; known are {}",
-                config.type_url,
-                known.join(", ")
-            );
-            Err(ConfigError::new("", reason))
-        }
+    if strip_type_url(&config.type_url).is_none() {
+        let reason = format!("{:?} is no type URL: want host/message", config.type_url);
+        return Err(ConfigError::new("", reason));
     }
+    let name = held(config)?;
+    let Some(factory) = factories.get(&name) else {
+        let known: Vec<&str> = factories.keys().map(String::as_str).collect();
+        let reason = format!(
+            "nothing is built in for a message {name:?}; known are {}",
+            known.join(", ")
+        );
+        return Err(ConfigError::new("", reason));
+    };
+    let resolved = resolve_with(config, |name| {
+        descriptor_pool().get_message_by_name(name).or_else(|| {
+            let pool = DescriptorPool::decode(descriptor_set(factory)?).ok()?;
+            pool.get_message_by_name(name)
+        })
+    })?;
+    Ok((factory, resolved))
 }
 
 /// Gathers what is wrong in several places.

@@ -239,7 +239,7 @@ mod tests {
                 wheel.advance(now, |key| wanted[&key], |key| fired.push(key));
                 fired.sort_unstable();
                 // The wheel sees whole milliseconds of its own time.
-                let seen = start + Duration::from_millis((now - start).as_millis() as u64);
+                let seen = start + Duration::from_millis(u64::try_from((now - start).as_millis()).unwrap());
                 let due: Vec<u32> = wanted.iter().filter(|(_, at)| **at <= seen).map(|(key, _)| *key).collect();
                 prop_assert_eq!(&fired, &due);
                 wanted.retain(|key, _| !fired.contains(key));

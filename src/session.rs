@@ -15,12 +15,30 @@ use crate::event::{EventKind, Failure, FailureType, Outcome, Transition};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttemptId(pub u32);
 
+/// Whether a cluster counts as having had traffic, which decides the intervals that rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Traffic {
+    /// It has had none: the no-traffic intervals rule.
+    None,
+    /// It will have as soon as its hosts are known to be healthy: the shorter of both waits rules.
+    Expected,
+    /// It has.
+    Had,
+}
+
+impl From<bool> for Traffic {
+    fn from(had: bool) -> Self {
+        if had { Self::Had } else { Self::None }
+    }
+}
+
 /// What the world around a session is like when it is called.
 pub struct Context<'a> {
     /// The session's health check.
     pub check: &'a HealthCheck,
     /// Whether the cluster counts as having had traffic.
-    pub traffic: bool,
+    pub traffic: Traffic,
     /// Bounds of waits.
     pub limits: IntervalLimits,
     /// Gives uniformly distributed numbers, for jitter.
@@ -261,7 +279,7 @@ impl Session {
             Outcome::Failure(failure) => self.fail(failure, cx.check),
         };
         let success = matches!(outcome, Outcome::Success { .. });
-        self.waits_by = self.next_interval(success, completion.transition, cx.traffic);
+        self.waits_by = next_interval(success, completion.transition, cx);
         self.state = State::Waiting {
             until: later(now, wait(self.waits_by, cx)),
         };
@@ -384,17 +402,25 @@ impl Session {
             events,
         }
     }
+}
 
-    fn next_interval(&self, success: bool, transition: Transition, traffic: bool) -> IntervalKind {
-        let pending = transition == Transition::ChangePending;
-        match (traffic, success, pending) {
-            (false, true, false) => IntervalKind::NoTrafficHealthy,
-            (false, _, _) => IntervalKind::NoTraffic,
-            (true, true, false) => IntervalKind::Interval,
-            (true, true, true) => IntervalKind::HealthyEdge,
-            (true, false, false) => IntervalKind::Unhealthy,
-            (true, false, true) => IntervalKind::UnhealthyEdge,
-        }
+fn next_interval(success: bool, transition: Transition, cx: &Context<'_>) -> IntervalKind {
+    let pending = transition == Transition::ChangePending;
+    let without = if success && !pending {
+        IntervalKind::NoTrafficHealthy
+    } else {
+        IntervalKind::NoTraffic
+    };
+    let with = match (success, pending) {
+        (true, false) => IntervalKind::Interval,
+        (true, true) => IntervalKind::HealthyEdge,
+        (false, false) => IntervalKind::Unhealthy,
+        (false, true) => IntervalKind::UnhealthyEdge,
+    };
+    match cx.traffic {
+        Traffic::None => without,
+        Traffic::Expected if without.of(cx.check) < with.of(cx.check) => without,
+        Traffic::Expected | Traffic::Had => with,
     }
 }
 

@@ -186,11 +186,17 @@ impl Stats {
         let mut samples = Vec::new();
         self.manager_samples(&mut samples);
         self.engine_samples(&mut samples);
-        let clusters = self.clusters.read().unwrap_or_else(PoisonError::into_inner);
-        for stats in clusters.values() {
-            stats.samples(&mut samples);
+        // Held only to copy the list: who adds a cluster must not wait for all the names to be written.
+        let clusters: Vec<_> = self
+            .clusters
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        for cluster in clusters {
+            cluster.samples(&mut samples);
         }
-        drop(clusters);
         samples.sort_by(|a, b| a.name.cmp(&b.name));
         samples.dedup_by(|next, kept| kept.absorb(next));
         samples

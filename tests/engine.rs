@@ -1,5 +1,7 @@
 //! What the engine does with attempts, on a paused clock and with scripted hosts.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::sync::Arc;

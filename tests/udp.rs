@@ -1,5 +1,7 @@
 //! The UDP checker over real sockets on loopback.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

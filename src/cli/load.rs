@@ -4,8 +4,14 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
+use prost::Message as _;
+
 use crate::config::{At, Bootstrap, ConfigError, Format, Warnings, text::Document};
+use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
 use crate::registry::{Registry, Update};
+
+/// Where the clusters of a bootstrap stand.
+const CLUSTERS: &str = "static_resources.clusters";
 
 /// A bootstrap that can be run.
 #[derive(Debug)]
@@ -51,35 +57,82 @@ fn load_bytes(bytes: &[u8], format: Format, registry: &Registry) -> Result<Loade
         _ => Some(Document::from_yaml(text()?)?),
     };
     let mut warnings = Warnings::default();
-    let bootstrap = match &document {
-        Some(document) => Bootstrap::from_document(document, &mut warnings)?,
-        None => Bootstrap::from_bytes(bytes, &mut warnings)?,
+    let read = match &document {
+        Some(document) => Bootstrap::from_document(document, &mut warnings),
+        None => Bootstrap::from_bytes(bytes, &mut warnings),
     };
-    let mut clusters = Vec::new();
-    let mut wrong: Option<ConfigError> = None;
-    for (index, config) in bootstrap.clusters.iter().enumerate() {
-        let built = registry
-            .build(config.clone())
-            .at_index("static_resources.clusters", index);
-        match built {
-            Ok(update) => clusters.push(update),
-            Err(error) => {
-                wrong = Some(match wrong {
-                    Some(before) => before.and(error),
-                    None => error,
-                });
-            }
-        }
-    }
-    match wrong {
-        None => Ok(Loaded {
-            bootstrap,
-            clusters,
-            warnings,
-        }),
-        Some(error) => Err(match &document {
+    let (result, wrong) = match read {
+        Ok(bootstrap) => build(bootstrap, warnings, registry),
+        Err(error) => (
+            None,
+            Some(also(error, wrong_checkers(bytes, &document, registry))),
+        ),
+    };
+    match (result, wrong) {
+        (Some(loaded), None) => Ok(loaded),
+        (_, Some(error)) => Err(match &document {
             Some(document) => error.located_in(document),
             None => error,
         }),
+        (None, None) => Err(ConfigError::new("", "cannot be used")),
     }
+}
+
+fn build(
+    bootstrap: Bootstrap,
+    warnings: Warnings,
+    registry: &Registry,
+) -> (Option<Loaded>, Option<ConfigError>) {
+    let mut clusters = Vec::new();
+    let mut wrong: Option<ConfigError> = None;
+    for (index, config) in bootstrap.clusters.iter().enumerate() {
+        let built = config
+            .require_built_in()
+            .and_then(|()| registry.build(config.clone()))
+            .at_index(CLUSTERS, index);
+        match built {
+            Ok(update) => clusters.push(update),
+            Err(error) => wrong = Some(before(wrong, error)),
+        }
+    }
+    let loaded = Loaded {
+        bootstrap,
+        clusters,
+        warnings,
+    };
+    (Some(loaded), wrong)
+}
+
+fn before(first: Option<ConfigError>, error: ConfigError) -> ConfigError {
+    match first {
+        Some(first) => first.and(error),
+        None => error,
+    }
+}
+
+fn also(error: ConfigError, more: Option<ConfigError>) -> ConfigError {
+    match more {
+        Some(more) => error.and(more),
+        None => error,
+    }
+}
+
+/// What is wrong with the checkers of a bootstrap that cannot be used for other reasons.
+fn wrong_checkers(
+    bytes: &[u8],
+    document: &Option<Document>,
+    registry: &Registry,
+) -> Option<ConfigError> {
+    let message = match document {
+        Some(document) => document.read::<Message>().message,
+        None => Message::decode(bytes).ok()?,
+    };
+    let mut wrong: Option<ConfigError> = None;
+    let clusters = message.static_resources.unwrap_or_default().clusters;
+    for (index, cluster) in clusters.iter().enumerate() {
+        if let Some(error) = registry.faults_of(cluster) {
+            wrong = Some(before(wrong, error.at_index(CLUSTERS, index)));
+        }
+    }
+    wrong
 }

@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::load::{self, Loaded};
 use super::{LOCAL, RunArgs, TrafficArg, USAGE, complain, log, say};
 use crate::admin::{self, Admin};
+use crate::dns;
 use crate::engine::{Engine, Options, Origin, Traffic, raise_descriptor_limit};
 use crate::feed::FileSinkFactory;
 use crate::host::Address;
-use crate::registry::Registry;
+use crate::registry::{Change, Registry};
 use crate::stats::Stats;
 
 /// How long answers of the admin port may still go on when the daemon stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Changes that may wait for the engine. While there is no room, names are looked up all the same.
+const CHANGES: usize = 64;
 
 pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
     if let Err(reason) = log::install(&args.log) {
@@ -80,13 +84,21 @@ async fn serve(
         Some(address) => Some(AdminPort::bind(&address).await?),
         None => None,
     };
-    let ended = io::Error::other;
-    engine.set_limits(bootstrap.limits).await.map_err(ended)?;
+    engine
+        .set_limits(bootstrap.limits)
+        .await
+        .map_err(io::Error::other)?;
+    let (changes, from_dns) = mpsc::channel(CHANGES);
+    // It ends when this handle goes.
+    let resolver = dns::Resolver::start(Arc::clone(engine.stats()), changes);
+    tokio::spawn(apply(engine.clone(), from_dns));
     for cluster in clusters {
+        let config = Arc::clone(&cluster.config);
         engine
             .set_cluster(cluster, Origin::Static)
             .await
-            .map_err(ended)?;
+            .map_err(io::Error::other)?;
+        resolver.set_cluster(&config).await;
     }
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
@@ -98,11 +110,20 @@ async fn serve(
     });
     signals.until_told_to_stop(&registry).await;
     tracing::info!("stopping");
-    drop(stop);
+    drop((stop, resolver));
     if let Some(served) = served {
-        served.await.map_err(ended)?;
+        served.await.map_err(io::Error::other)?;
     }
     Ok(())
+}
+
+/// Does what is told, until nobody tells more or the engine has ended.
+async fn apply(engine: Engine, mut changes: mpsc::Receiver<Change>) {
+    while let Some(change) = changes.recv().await {
+        if engine.apply(change).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Where the admin port listens.
@@ -133,8 +154,7 @@ impl AdminPort {
     }
 
     async fn serve(self, router: axum::Router, stop: impl Future<Output = ()> + Send) {
-        let mut limits = admin::Limits::default();
-        limits.drain_timeout = LAST_ANSWERS;
+        let limits = admin::Limits::default().with_drain_timeout(LAST_ANSWERS);
         match self {
             Self::Tcp(listener) => admin::serve(listener, router, limits, stop).await,
             Self::Pipe(listener) => admin::serve(listener, router, limits, stop).await,

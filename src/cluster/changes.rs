@@ -20,7 +20,7 @@ pub enum Update {
     Cluster {
         /// The cluster.
         config: Arc<ClusterConfig>,
-        /// Its counters, shared by all drivers.
+        /// Its counters, shared by all drivers. If they are others than before, all checks begin anew.
         stats: Arc<ClusterStats>,
         /// Whether a new cluster counts as having had traffic.
         traffic: bool,
@@ -56,7 +56,7 @@ impl Clusters {
     /// Applies a change at `now`. Tells whether hosts came or went: `membership_change` is counted by the
     /// caller, who knows whether several drivers share the change.
     pub fn handle_update(&mut self, now: Instant, update: Update) -> bool {
-        match update {
+        let changed = match update {
             Update::Cluster {
                 config,
                 stats,
@@ -81,7 +81,16 @@ impl Clusters {
                 }
                 false
             }
-        }
+        };
+        // What ends is told before what begins: the name of a session that ended may be another's by now.
+        let sessions = &self.sessions;
+        let begun = std::mem::take(&mut self.begun).into_iter();
+        let due = begun.filter(|id| {
+            let slot = sessions.get(id.index());
+            slot.is_some_and(|slot| slot.session.poll_timeout().is_none())
+        });
+        self.actions.extend(due.map(Action::Start));
+        changed
     }
 
     fn set_cluster(
@@ -99,10 +108,12 @@ impl Clusters {
                 stats: stats.check(&check.name),
             })
             .collect();
+        let mut changed = false;
         let id = if let Some(id) = self.id(&config.name) {
-            self.change_checks(now, id, checks);
-            let cluster = &mut self.clusters[id.index()];
-            cluster.config = Arc::clone(&config);
+            let anew = self.move_stats(id, stats);
+            self.change_checks(now, id, checks, anew);
+            self.clusters[id.index()].config = Arc::clone(&config);
+            changed = self.review_pending(now, id);
             id
         } else {
             let key = self.clusters.insert(Cluster {
@@ -124,10 +135,10 @@ impl Clusters {
             ClusterId(key)
         };
         self.touch(id);
-        match &config.discovery {
-            Discovery::Static(hosts) => self.reset_hosts(now, id, hosts),
-            _ => false,
+        if let Discovery::Static(hosts) = &config.discovery {
+            changed |= self.reset_hosts(now, id, hosts);
         }
+        changed
     }
 
     fn remove_cluster(&mut self, now: Instant, name: &str) {
@@ -140,16 +151,60 @@ impl Clusters {
         self.clusters.remove(id.index());
     }
 
-    /// Sessions of checks that stay the same go on; the rest begin anew with the verdict there was.
-    fn change_checks(&mut self, now: Instant, id: ClusterId, checks: Vec<Check>) {
+    /// Counts the hosts of a cluster in `stats`, and no longer in those it had. Tells whether these are
+    /// others, as after a change of `alt_stat_name`.
+    fn move_stats(&mut self, id: ClusterId, stats: Arc<ClusterStats>) -> bool {
+        let cluster = &mut self.clusters[id.index()];
+        if Arc::ptr_eq(&cluster.stats, &stats) {
+            return false;
+        }
+        let before = std::mem::replace(&mut cluster.stats, stats);
+        for slot in 0..cluster.part.hosts.slots() {
+            let Some(view) = cluster.part.hosts.get(slot) else {
+                continue;
+            };
+            before.membership.remove(view.flags);
+            cluster.stats.membership.add(view.flags);
+            let session = u32::try_from(slot).map(|slot| cluster.members.session(slot));
+            let passes = matches!(session, Ok(Some(_))) && !view.failed();
+            before.healthy.shift(passes, false);
+            cluster.stats.healthy.shift(false, passes);
+            before.degraded.shift(view.degraded(), false);
+            cluster.stats.degraded.shift(false, view.degraded());
+        }
+        true
+    }
+
+    /// A host that stays only while its checks pass goes once it has none, or once that counts no more.
+    /// Tells whether any went.
+    fn review_pending(&mut self, now: Instant, id: ClusterId) -> bool {
+        let config = &self.clusters[id.index()].config;
+        if !config.health_checks.is_empty() && !config.ignore_health_on_host_removal {
+            return false;
+        }
+        let mut changed = false;
+        for slot in 0..self.slots(id) {
+            let hosts = &self.clusters[id.index()].part.hosts;
+            let pending = HealthFlags::PENDING_DYNAMIC_REMOVAL;
+            let view = hosts.get(slot as usize);
+            if view.is_some_and(|view| view.flags.intersects(pending)) {
+                changed |= self.retire(now, id, slot);
+            }
+        }
+        changed
+    }
+
+    /// Sessions of checks that stay the same go on, unless all are to begin `anew`; the rest begin with the
+    /// verdict there was.
+    fn change_checks(&mut self, now: Instant, id: ClusterId, checks: Vec<Check>, anew: bool) {
         let cluster = &mut self.clusters[id.index()];
         let before = std::mem::replace(&mut cluster.checks, checks);
-        let origins: Vec<Origin> = cluster
-            .checks
-            .iter()
-            .enumerate()
-            .map(|(position, check)| Origin::of(position, check, &before))
-            .collect();
+        let mut origins = Origin::all(&cluster.checks, &before);
+        if anew {
+            for origin in &mut origins {
+                *origin = origin.follows().map_or(Origin::New, Origin::After);
+            }
+        }
         let unchanged = origins.len() == before.len()
             && origins
                 .iter()
@@ -227,8 +282,8 @@ impl Clusters {
     }
 
     /// Takes a told host: as one that is there already, changed perhaps, or as a new one. A host is the
-    /// same when its address is, and best when its health check address is too. Marks its slot in `stays`
-    /// and tells whether it is new.
+    /// same when its address is, and best when its health check address is too. If each address counts
+    /// `once`, the first host told at it is kept. Marks its slot in `stays` and tells whether it is new.
     fn place(
         &mut self,
         now: Instant,
@@ -245,7 +300,7 @@ impl Clusters {
                 .is_some_and(|view| view.host.check_address == host.check_address)
         };
         let free = |slot: &&u32| !stays.get(**slot as usize).copied().unwrap_or(true);
-        if once && slots.iter().any(|slot| !free(&slot) && same_check(slot)) {
+        if once && !slots.iter().all(|slot| free(&slot)) {
             return false;
         }
         let found = slots
@@ -407,7 +462,7 @@ impl Clusters {
             let mut random = || self.random.u64(..);
             let mut cx = Context {
                 check: &check.config,
-                traffic: cluster.traffic,
+                traffic: cluster.traffic(),
                 limits: self.limits,
                 random: &mut random,
             };
@@ -432,7 +487,7 @@ impl Clusters {
             };
             first = Some(session);
             if at_once {
-                self.actions.push_back(Action::Start(session));
+                self.begun.push(session);
             } else if let Some(due) = due {
                 self.wheel.set(session.key(), due);
             }
@@ -485,18 +540,36 @@ enum Origin {
 }
 
 impl Origin {
-    fn of(position: usize, check: &Check, before: &[Check]) -> Self {
-        let named = |old: &Check| old.config.name == check.config.name;
-        let old = if before.get(position).is_some_and(named) {
-            Some(position)
-        } else {
-            before.iter().position(named)
-        };
-        match old {
-            Some(old) if before[old].config == check.config => Self::Same(old),
-            Some(old) => Self::After(old),
-            None => Self::New,
+    /// What sessions under `checks` come from, where there were sessions under the checks `before`. Checks
+    /// are told apart by their names; of checks without names several may be alike, so each of `before` is
+    /// followed by one at most.
+    fn all(checks: &[Check], before: &[Check]) -> Vec<Self> {
+        let mut origins = vec![Self::New; checks.len()];
+        let mut followed = vec![false; before.len()];
+        for same in [true, false] {
+            for (position, check) in checks.iter().enumerate() {
+                let fits = |old: &usize| {
+                    let config = &before[*old].config;
+                    !followed[*old]
+                        && config.name == check.config.name
+                        && (!same || *config == check.config)
+                };
+                if origins[position] != Self::New {
+                    continue;
+                }
+                let in_place = Some(position).filter(|old| *old < before.len() && fits(old));
+                let Some(old) = in_place.or_else(|| (0..before.len()).find(fits)) else {
+                    continue;
+                };
+                followed[old] = true;
+                origins[position] = if same {
+                    Self::Same(old)
+                } else {
+                    Self::After(old)
+                };
+            }
         }
+        origins
     }
 
     fn follows(self) -> Option<usize> {

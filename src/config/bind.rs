@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::address::read_socket;
 use super::error::Report;
-use super::{ConfigError, Warnings, wire};
+use super::{ConfigError, TypedConfig, Warnings, typed, wire};
 use crate::proto::envoy::config::core::v3::socket_option::{
     SocketIpVersion, SocketState, SocketType, Value,
 };
@@ -139,11 +139,9 @@ impl BindConfig {
                 "with a fixed port, an answer that comes late counts for the attempt after",
             );
         }
-        if message.local_address_selector.is_some() {
-            report.warn(
-                &at.field("local_address_selector"),
-                "is not read: the source address of the host's IP version is taken",
-            );
+        let selector = message.local_address_selector.as_ref();
+        if let Some(config) = selector.and_then(|selector| selector.typed_config.as_ref()) {
+            check_selector(&config.into(), &at.field("local_address_selector"), report);
         }
         let extra_source = read_extra(message, source.flatten(), at, report);
         let mut socket_options = read_options(&message.socket_options, at, report);
@@ -180,6 +178,23 @@ impl SocketOption {
         options[0].ip_version = Some(IpVersion::V4);
         options[1].ip_version = Some(IpVersion::V6);
         options
+    }
+}
+
+/// Refuses any way of choosing among source addresses but Envoy's own, which is what is done here.
+fn check_selector(config: &TypedConfig, at: &FieldPath<'_>, report: &mut Report) {
+    const DEFAULT: &str =
+        "envoy.config.upstream.local_address_selector.v3.DefaultLocalAddressSelector";
+    let at = at.field("typed_config");
+    match typed::held(config) {
+        Ok(name) if name == DEFAULT => (),
+        Ok(name) => {
+            let reason = format!("only {DEFAULT} can be given, not {name:?}");
+            report.fault::<()>(&at, reason);
+        }
+        Err(error) => {
+            report.within::<()>(&at, error);
+        }
     }
 }
 
@@ -376,7 +391,7 @@ extra_source_addresses: [{{address: {{address: \"::1\", port_value: 0}}, socket_
         let (config, warnings) = bind(
             "source_address: {address: 127.0.0.1, port_value: 5, network_namespace_filepath: /x}
 additional_source_addresses: [{address: \"::1\", port_value: 0}]
-local_address_selector: {name: x, typed_config: {\"@type\": a/b}}",
+local_address_selector: {name: x, typed_config: {\"@type\": a/envoy.config.upstream.local_address_selector.v3.DefaultLocalAddressSelector}}",
         );
         assert!(config.extra_source.is_some());
         assert_eq!(
@@ -384,7 +399,6 @@ local_address_selector: {name: x, typed_config: {\"@type\": a/b}}",
             [
                 "source_address.network_namespace_filepath: is not read: sockets are opened in the network namespace of the process",
                 "source_address.port_value: with a fixed port, an answer that comes late counts for the attempt after",
-                "local_address_selector: is not read: the source address of the host's IP version is taken",
                 "additional_source_addresses: is deprecated",
             ]
         );
@@ -433,6 +447,14 @@ local_address_selector: {name: x, typed_config: {\"@type\": a/b}}",
                 "{SOURCE}\nextra_source_addresses: [{{address: {{address: localhost, port_value: 0}}}}]"
             ),
             &format!("extra_source_addresses[0].address.address: {malformed}"),
+        );
+    }
+
+    #[test]
+    fn sources_are_chosen_in_envoys_way_only() {
+        refused(
+            "local_address_selector: {name: x, typed_config: {\"@type\": a/b.C}}",
+            "local_address_selector.typed_config: only envoy.config.upstream.local_address_selector.v3.DefaultLocalAddressSelector can be given, not \"b.C\"",
         );
     }
 

@@ -188,6 +188,21 @@ impl Bootstrap {
             let cluster = cluster.with_default_bind(bind.as_ref());
             Arc::new(cluster.with_default_dns_resolver(dns_resolver.as_ref()))
         });
+        let local = message
+            .cluster_manager
+            .as_ref()
+            .map(|m| m.local_cluster_name.as_str());
+        if let Some(name) = local.filter(|name| !name.is_empty())
+            && !message
+                .static_resources
+                .iter()
+                .flat_map(|resources| &resources.clusters)
+                .any(|cluster| cluster.name == name)
+        {
+            let at = at.field("cluster_manager");
+            let reason = format!("there is no {name:?} in static_resources.clusters");
+            report.fault::<()>(&at.field("local_cluster_name"), reason);
+        }
         let admin = message.admin.as_ref();
         let admin = admin.map(|admin| read_admin(admin, &at.field("admin"), report));
         let limits = message
@@ -265,4 +280,187 @@ fn read_admin(message: &AdminMessage, at: &FieldPath<'_>, report: &mut Report) -
         );
     }
     Admin { address }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message as _;
+
+    use super::*;
+    use crate::config::error::UNEXPLAINED;
+    use crate::config::testing;
+
+    fn bootstrap(text: &str) -> (Bootstrap, Vec<String>) {
+        testing::parse(text, Bootstrap::read).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(text: &str, faults: &str) {
+        assert_eq!(testing::faults(text, Bootstrap::read), faults);
+    }
+
+    const WHOLE: &str = "
+node: {id: i, cluster: c}
+admin:
+  access_log: [{name: x, typed_config: {'@type': a/b}}]
+  access_log_path: /dev/null
+  address: {socket_address: {address: 127.0.0.1, port_value: 9901}}
+static_resources:
+  listeners: [{name: l}]
+  clusters:
+  - name: a
+  - {name: b, upstream_bind_config: {}}
+cluster_manager: {upstream_bind_config: {source_address: {address: 127.0.0.1, port_value: 0}}}
+layered_runtime: {layers: [{name: l, static_layer: {health_check: {min_interval: 20}}}]}
+dynamic_resources: {cds_config: {ads: {}}}
+hds_config: {api_type: GRPC}
+stats_flush_interval: 7s
+flags_path: /x
+stats_config: {stats_matcher: {}}
+";
+
+    #[test]
+    fn everything_that_concerns_checks_is_carried() {
+        let (bootstrap, warnings) = bootstrap(WHOLE);
+        assert_eq!(bootstrap.node.id, "i");
+        let admin = bootstrap.admin.unwrap().address.unwrap();
+        assert_eq!(admin.to_string(), "127.0.0.1:9901");
+        let [a, b] = &*bootstrap.clusters else {
+            panic!("{:?}", bootstrap.clusters);
+        };
+        assert!(a.bind.as_ref().unwrap().source.is_some());
+        assert!(b.bind.as_ref().unwrap().source.is_none());
+        assert!(bootstrap.bind.is_some());
+        assert_eq!(bootstrap.limits.min, Duration::from_millis(20));
+        assert!(bootstrap.dynamic_resources.is_some() && bootstrap.hds_config.is_some());
+        assert_eq!(bootstrap.stats_flush_interval, Duration::from_secs(7));
+        assert_eq!(warnings, ["admin.access_log_path: is deprecated"]);
+    }
+
+    #[test]
+    fn nothing_is_required() {
+        let (bootstrap, warnings) = bootstrap("{}");
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!(
+            bootstrap,
+            Bootstrap::from_bytes(b"", &mut Warnings::default()).unwrap()
+        );
+        assert_eq!(bootstrap.admin, None);
+        assert_eq!(bootstrap.limits, IntervalLimits::default());
+        assert_eq!(bootstrap.stats_flush_interval, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn faults_have_the_paths_of_their_places() {
+        refused(
+            "static_resources: {clusters: [{name: a}, {name: b}, {name: a}]}",
+            "static_resources.clusters[2].name: duplicate cluster \"a\": see clusters[0]",
+        );
+        refused(
+            "static_resources: {clusters: [{name: a}, {name: b, upstream_bind_config: {source_address: {address: x, named_port: http}}}]}",
+            "static_resources.clusters[1].upstream_bind_config.source_address.named_port: a port by name cannot be resolved; give port_value\n\
+             static_resources.clusters[1].upstream_bind_config.source_address.address: malformed IP address \"x\"; names are resolved in clusters of type STRICT_DNS and LOGICAL_DNS only",
+        );
+        refused(
+            "static_resources: {clusters: [{name: a, type: EDS, eds_cluster_config: {eds_config: {self: {}}}}]}",
+            "static_resources.clusters[0].eds_cluster_config.eds_config.self: the cluster came from no server that could be asked again",
+        );
+        refused(
+            "cluster_manager: {upstream_bind_config: {extra_source_addresses: [{address: {address: \"::1\", port_value: 0}}]}}",
+            "cluster_manager.upstream_bind_config.extra_source_addresses: cannot be set without source_address",
+        );
+        refused(
+            "cluster_manager: {local_cluster_name: x}",
+            "cluster_manager.local_cluster_name: there is no \"x\" in static_resources.clusters",
+        );
+        refused(
+            "admin: {address: {envoy_internal_address: {server_listener_name: x}}}",
+            "admin.address: an internal listener cannot be listened on here",
+        );
+        refused(
+            "admin: {address: {pipe: {path: '@x', mode: 1}}}",
+            "admin.address.pipe.mode: an abstract socket has no mode",
+        );
+        refused(
+            "layered_runtime: {layers: [{name: a, static_layer: {x: null}}]}",
+            "layered_runtime.layers[0].static_layer.x: a runtime value is a number, text, bool or mapping",
+        );
+        refused(
+            "stats_flush_interval: 300s",
+            "stats_flush_interval: value must be inside range [0.001s, 300s), but is 300s",
+        );
+    }
+
+    #[test]
+    fn a_fault_of_the_text_stands_for_what_follows_from_it() {
+        let text = "static_resources:
+  clusters:
+  - name: a
+    health_checks: {timeout: 1ms, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {}}
+  - name: [b]
+    upstream_bind_config: {source_address: {address: 127.0.0.1, port_value: x}}
+";
+        let error = Bootstrap::from_yaml(text, &mut Warnings::default()).unwrap_err();
+        let places: Vec<_> = error
+            .located()
+            .map(|(fault, place)| (&*fault.path, place.map(|p| (p.line, p.column))))
+            .collect();
+        assert_eq!(
+            places,
+            [
+                (
+                    "static_resources.clusters[0].health_checks[0].timeout",
+                    Some((4, 30))
+                ),
+                ("static_resources.clusters[1].name", Some((5, 11))),
+                (
+                    "static_resources.clusters[1].upstream_bind_config.source_address.port_value",
+                    Some((6, 77))
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_files_name_tells_what_is_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |name: &str, contents: &[u8]| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, contents).unwrap();
+            Bootstrap::from_file(&path, &mut Warnings::default()).map_err(|e| e.to_string())
+        };
+        let message = Document::from_yaml(WHOLE)
+            .unwrap()
+            .read::<Message>()
+            .message;
+        let whole = bootstrap(WHOLE).0;
+        assert_eq!(read("a.yaml", WHOLE.as_bytes()), Ok(whole.clone()));
+        assert_eq!(read("a", WHOLE.as_bytes()), Ok(whole.clone()));
+        assert_eq!(read("a.pb", &message.encode_to_vec()), Ok(whole));
+        assert!(read("a.json", b"{\"node\": {},}").is_ok());
+        assert!(read("a.json", WHOLE.as_bytes()).is_err());
+        let fault = read("b.pb", b"\xff").unwrap_err();
+        assert!(
+            fault.starts_with("not a envoy.config.bootstrap.v3.Bootstrap: "),
+            "{fault}"
+        );
+        let fault = read("b.yaml", b"\xff").unwrap_err();
+        assert!(fault.starts_with("is no text: "), "{fault}");
+        let gone = Bootstrap::from_file(&directory.path().join("gone"), &mut Warnings::default());
+        assert!(
+            gone.unwrap_err()
+                .to_string()
+                .starts_with("cannot be read: ")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_panic_or_a_fault_without_a_reason(bytes in testing::wire_bytes()) {
+            if let Err(error) = Bootstrap::from_bytes(&bytes, &mut Warnings::default()) {
+                prop_assert!(error.faults().all(|fault| fault.reason != UNEXPLAINED), "{error}");
+            }
+        }
+    }
 }

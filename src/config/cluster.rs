@@ -8,7 +8,7 @@ use prost::Name;
 use super::error::Report;
 use super::text::Document;
 use super::{
-    BindConfig, ConfigError, DnsConfig, DnsResolverConfig, HealthCheck, TypedConfig, Warnings,
+    At, BindConfig, ConfigError, DnsConfig, DnsResolverConfig, HealthCheck, TypedConfig, Warnings,
     endpoint, typed, wire,
 };
 use crate::host::Host;
@@ -401,14 +401,15 @@ fn read_custom(
     if let Some(config) = &custom.typed_config {
         let at_config = at_type.field("typed_config");
         let config = TypedConfig::from(config);
-        let found = match typed::resolve(&config) {
-            Ok(found) => found,
+        match typed::held(&config) {
+            Ok(name) if name == DnsCluster::full_name() => (),
+            Ok(name) => return Some(Discovery::Other(name.into())),
             Err(error) => return report.within(&at_config, error),
-        };
-        if found.name != DnsCluster::full_name() {
-            return Some(Discovery::Other(found.name.into()));
         }
-        let dns = match wire::decode_checked::<DnsCluster>(&found.value) {
+        let resolved = typed::resolve(&config);
+        let dns = match resolved
+            .and_then(|found| wire::decode_checked::<DnsCluster>(&found.value).at(found.path))
+        {
             Ok(dns) => dns,
             Err(error) => return report.within(&at_config, error),
         };
@@ -440,4 +441,277 @@ fn read_thresholds(message: &CircuitBreakers) -> [Thresholds; 2] {
                 max_retries: limits.max_retries.unwrap_or(defaults.max_retries),
             })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::error::UNEXPLAINED;
+    use crate::config::testing;
+    use crate::host::Locality;
+    use crate::proto::envoy::config::core::v3::Locality as LocalityMessage;
+    use crate::proto::envoy::config::core::v3::socket_address::PortSpecifier;
+    use crate::proto::envoy::config::core::v3::{
+        Address, SocketAddress, address::Address as AnyAddress,
+    };
+    use crate::proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+    use crate::proto::envoy::config::endpoint::v3::{Endpoint, LbEndpoint, LocalityLbEndpoints};
+
+    fn cluster(fields: &str) -> (ClusterConfig, Vec<String>) {
+        testing::parse(&format!("name: c\n{fields}"), ClusterConfig::read).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(fields: &str, faults: &str) {
+        let text = format!("name: c\n{fields}");
+        assert_eq!(testing::faults(&text, ClusterConfig::read), faults);
+    }
+
+    fn check(fields: &str) -> String {
+        format!(
+            "{{timeout: 1s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {{}}, {fields}}}"
+        )
+    }
+
+    #[test]
+    fn a_cluster_of_a_name_alone_is_static_and_empty() {
+        let (config, warnings) = cluster("");
+        assert_eq!(config, ClusterConfig::new("c", Discovery::Static(vec![])));
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!(
+            cluster("cluster_type: {name: envoy.cluster.static}").0,
+            config
+        );
+    }
+
+    #[test]
+    fn what_concerns_checks_is_carried() {
+        let (config, warnings) = cluster(&format!(
+            "alt_stat_name: other
+common_lb_config: {{ignore_new_hosts_until_first_hc: true}}
+ignore_health_on_host_removal: true
+upstream_bind_config: {{source_address: {{address: 127.0.0.1, port_value: 9}}}}
+http2_protocol_options: {{}}
+circuit_breakers:
+  thresholds:
+  - {{priority: HIGH, max_connections: 5, max_retries: 0}}
+  - {{priority: HIGH, max_connections: 6}}
+  - {{max_pending_requests: 7, max_requests: 8}}
+health_checks: [{}]",
+            check("event_log_path: x")
+        ));
+        assert_eq!(
+            (&**config.stat_name(), config.health_checks.len()),
+            ("other", 1)
+        );
+        assert!(config.ignore_new_hosts_until_first_hc && config.ignore_health_on_host_removal);
+        assert!(config.bind.unwrap().source.is_some());
+        let [default, high] = config.thresholds;
+        assert_eq!(
+            (default.max_connections, default.max_pending_requests),
+            (1024, 7)
+        );
+        assert_eq!((default.max_requests, default.max_retries), (8, 3));
+        assert_eq!((high.max_connections, high.max_retries), (5, 0));
+        assert_eq!(
+            warnings,
+            [
+                "health_checks[0].event_log_path: is deprecated",
+                "upstream_bind_config.source_address.port_value: with a fixed port, an answer that comes late counts for the attempt after",
+                "http2_protocol_options: is deprecated",
+            ]
+        );
+    }
+
+    #[test]
+    fn several_checks_have_names_of_their_own() {
+        let checks = |checks: &[&str]| {
+            let checks: Vec<_> = checks
+                .iter()
+                .map(|name| check(&format!("name: {name}")))
+                .collect();
+            format!("health_checks: [{}]", checks.join(", "))
+        };
+        assert_eq!(cluster(&checks(&["\"\""])).0.health_checks.len(), 1);
+        assert_eq!(
+            cluster(&checks(&["a", "\"b c.d\""])).0.health_checks.len(),
+            2
+        );
+        refused(
+            &checks(&["a", "\"\"", "b", "a"]),
+            "health_checks[1].name: value is required where a cluster has several health checks\n\
+             health_checks[3].name: \"a\" is the name of health_checks[0] too",
+        );
+        refused(
+            &checks(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]),
+            "health_checks: value must contain no more than 8 item(s), but has 9",
+        );
+    }
+
+    #[test]
+    fn faults_of_parts_have_their_paths() {
+        refused(
+            "health_checks: [{tcp_health_check: {}, custom: 1}]
+load_assignment: {cluster_name: c, endpoints: [{lb_endpoints: [{}]}]}
+upstream_bind_config: {extra_source_addresses: [{}]}",
+            "health_checks[0].custom: unknown field \"custom\" in envoy.config.core.v3.HealthCheck\n\
+             health_checks[0].timeout: value is required\n\
+             health_checks[0].interval: value is required\n\
+             health_checks[0].unhealthy_threshold: value is required\n\
+             health_checks[0].healthy_threshold: value is required\n\
+             upstream_bind_config.extra_source_addresses[0].address: value is required\n\
+             load_assignment.endpoints[0].lb_endpoints[0].endpoint: value is required\n\
+             upstream_bind_config.extra_source_addresses: cannot be set without source_address",
+        );
+        refused(
+            "type: 9\ncluster_type: null",
+            "type: value must be one of the defined enum values, but is 9",
+        );
+    }
+
+    #[test]
+    fn endpoints_may_come_from_the_discovery_service() {
+        let eds = |fields: &str| match cluster(&format!("type: EDS\n{fields}")).0.discovery {
+            Discovery::Eds(eds) => eds.service_name.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(eds("eds_cluster_config: {eds_config: {ads: {}}}"), "c");
+        assert_eq!(
+            eds(
+                "eds_cluster_config: {eds_config: {ads: {}}, service_name: s}\nload_assignment: {cluster_name: c}"
+            ),
+            "s"
+        );
+        refused(
+            "type: EDS",
+            "eds_cluster_config: value is required for clusters of type EDS",
+        );
+        refused(
+            "type: EDS\neds_cluster_config: {}",
+            "eds_cluster_config.eds_config: value is required",
+        );
+        refused(
+            "eds_cluster_config: {eds_config: {ads: {}}}",
+            "eds_cluster_config: is for clusters of type EDS only",
+        );
+        let (_, warnings) = cluster("type: EDS\neds_cluster_config: {eds_config: {path: /x}}");
+        assert_eq!(
+            warnings,
+            ["eds_cluster_config.eds_config.path: is deprecated"]
+        );
+    }
+
+    #[test]
+    fn a_type_that_is_not_built_in_is_refused_where_there_are_checks() {
+        let checks = format!("health_checks: {}", check(""));
+        for (fields, field, kind) in [
+            (
+                "type: EDS\neds_cluster_config: {eds_config: {ads: {}}}",
+                "type",
+                "EDS",
+            ),
+            (
+                "type: ORIGINAL_DST\nlb_policy: CLUSTER_PROVIDED",
+                "type",
+                "ORIGINAL_DST",
+            ),
+            (
+                "cluster_type: {name: envoy.clusters.aggregate}",
+                "cluster_type",
+                "envoy.clusters.aggregate",
+            ),
+            (
+                "cluster_type: {name: x, typed_config: {\"@type\": a/google.protobuf.Struct}}",
+                "cluster_type",
+                "google.protobuf.Struct",
+            ),
+            (
+                "cluster_type: {name: x, typed_config: {\"@type\": a/no.Such, any: thing}}",
+                "cluster_type",
+                "no.Such",
+            ),
+        ] {
+            assert_eq!(cluster(fields).0.require_built_in(), Ok(()));
+            let checked = cluster(&format!("{fields}\n{checks}")).0;
+            assert_eq!(
+                checked.require_built_in().unwrap_err().to_string(),
+                format!(
+                    "{field}: hosts of clusters of type {kind} cannot be found: it is not built in"
+                )
+            );
+        }
+        let dns = cfg!(feature = "dns");
+        for fields in ["", "type: STRICT_DNS"] {
+            let cluster = cluster(&format!("{fields}\n{checks}")).0;
+            assert_eq!(cluster.require_built_in().is_ok(), dns || fields.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_binding_of_the_manager_holds_where_there_is_none() {
+        let default = Arc::new(BindConfig::default());
+        let with = |fields| {
+            cluster(fields)
+                .0
+                .with_default_bind(Some(&default))
+                .bind
+                .unwrap()
+        };
+        assert!(Arc::ptr_eq(&with(""), &default));
+        assert!(!Arc::ptr_eq(&with("upstream_bind_config: {}"), &default));
+    }
+
+    #[test]
+    fn a_hundred_thousand_endpoints_share_what_they_have_in_common() {
+        let endpoint = |port: u32| LbEndpoint {
+            host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
+                address: Some(Address {
+                    address: Some(AnyAddress::SocketAddress(SocketAddress {
+                        address: "127.0.0.1".to_owned(),
+                        port_specifier: Some(PortSpecifier::PortValue(port % 65_536)),
+                        ..SocketAddress::default()
+                    })),
+                }),
+                ..Endpoint::default()
+            })),
+            ..LbEndpoint::default()
+        };
+        let group = |n: u32| LocalityLbEndpoints {
+            locality: Some(LocalityMessage {
+                zone: "z".to_owned(),
+                ..LocalityMessage::default()
+            }),
+            lb_endpoints: (n * 10..n * 10 + 10).map(endpoint).collect(),
+            ..LocalityLbEndpoints::default()
+        };
+        let assignment = ClusterLoadAssignment {
+            cluster_name: "c".to_owned(),
+            endpoints: (0..10_000).map(group).collect(),
+            ..ClusterLoadAssignment::default()
+        };
+        let config = ClusterConfig::new("c", Discovery::Dynamic);
+        let hosts = config.hosts(&assignment, &mut Warnings::default()).unwrap();
+        assert_eq!(hosts.len(), 100_000);
+        let locality: &Arc<Locality> = &hosts[0].locality;
+        assert!(
+            hosts
+                .iter()
+                .all(|host| Arc::ptr_eq(locality, &host.locality))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_panic_or_a_fault_without_a_reason(bytes in testing::wire_bytes()) {
+            let mut warnings = Warnings::default();
+            let cluster = ClusterConfig::from_bytes(&bytes, &mut warnings).map(|_| ());
+            let config = ClusterConfig::new("c", Discovery::Dynamic);
+            let hosts = config.hosts_from_bytes(&bytes, &mut warnings).map(|_| ());
+            for error in [cluster, hosts].into_iter().filter_map(Result::err) {
+                prop_assert!(error.faults().all(|fault| fault.reason != UNEXPLAINED), "{error}");
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prost::Name;
 
 use super::error::Report;
-use super::{TypedConfig, address, typed, wire};
+use super::{At, TypedConfig, address, typed, wire};
 use crate::host::Address;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::core::v3::{
@@ -85,18 +85,21 @@ impl DnsResolverConfig {
     ) -> Option<Arc<Self>> {
         let config = TypedConfig::from(extension.typed_config.as_ref()?);
         let at = at.field("typed_config");
-        let found = match typed::resolve(&config) {
-            Ok(found) => found,
+        match typed::held(&config) {
+            Ok(name) if name == GetAddrInfoDnsResolverConfig::full_name() => {
+                return Some(Arc::default());
+            }
+            Ok(name) if name == CaresDnsResolverConfig::full_name() => (),
+            Ok(name) => {
+                let reason = format!("the DNS resolver {name} is not built in");
+                return report.fault(&at, reason);
+            }
             Err(error) => return report.within(&at, error),
-        };
-        if found.name == GetAddrInfoDnsResolverConfig::full_name() {
-            return Some(Arc::default());
         }
-        if found.name != CaresDnsResolverConfig::full_name() {
-            let reason = format!("the DNS resolver {} is not built in", found.name);
-            return report.fault(&at, reason);
-        }
-        let cares = match wire::decode_checked::<CaresDnsResolverConfig>(&found.value) {
+        let cares = typed::resolve(&config).and_then(|found| {
+            wire::decode_checked::<CaresDnsResolverConfig>(&found.value).at(found.path)
+        });
+        let cares = match cares {
             Ok(cares) => cares,
             Err(error) => return report.within(&at, error),
         };

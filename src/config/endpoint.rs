@@ -157,8 +157,8 @@ fn health(status: i32) -> EdsHealth {
 }
 
 /// Hands each endpoint of an assignment to `take`, with its path.
-pub(super) fn walk<'a>(
-    message: &'a ClusterLoadAssignment,
+pub(super) fn walk(
+    message: &ClusterLoadAssignment,
     at: &FieldPath<'_>,
     report: &mut Report,
     mut take: impl FnMut(Entry<'_>, &FieldPath<'_>, &mut Report),

@@ -222,7 +222,7 @@ impl Report {
     /// Adds what reading `document` found. A fault of the conversion is left out where one of the text
     /// explains it, as when a required field is missing because it could not be read.
     pub(crate) fn add_text<M>(&mut self, read: Read<M>) {
-        self.faults.retain(|fault| !read.explains(&fault.path));
+        self.faults.retain(|fault| !explains(&read, fault));
         self.faults.splice(0..0, read.faults);
         self.warnings.splice(0..0, read.warnings);
     }
@@ -250,6 +250,22 @@ impl Report {
             None => error,
         })
     }
+}
+
+/// Whether `fault` only follows from what could not be read. A oneof without a member is told under the
+/// oneof's name, beside its members, so it follows from a fault in one of these.
+fn explains<M>(read: &Read<M>, fault: &Fault) -> bool {
+    if read.explains(&fault.path) {
+        return true;
+    }
+    let Some(members) = fault.reason.strip_prefix("is required: set ") else {
+        return false;
+    };
+    let message = fault.path.rsplit_once('.').map_or("", |(above, _)| above);
+    let members = members.trim_start_matches("one of ").split(", ");
+    members
+        .map(|member| join(message, member))
+        .any(|path| read.explains(&path))
 }
 
 pub(crate) const UNEXPLAINED: &str = "cannot be used";

@@ -232,8 +232,9 @@ impl HealthCheck {
         check.always_log_failures = m.always_log_health_check_failures;
         check.always_log_success = m.always_log_health_check_success;
         check.reuse_connection = m.reuse_connection.unwrap_or(true);
-        check.event_log_path =
-            Some(m.event_log_path.as_str().into()).filter(|path: &Box<str>| !path.is_empty());
+        if !m.event_log_path.is_empty() {
+            check.event_log_path = Some(m.event_log_path.as_str().into());
+        }
         let sinks = m.event_logger.iter();
         check.event_sinks = sinks
             .filter_map(|sink| sink.typed_config.as_ref())
@@ -287,6 +288,7 @@ mod tests {
 
     use super::*;
     use crate::config::error::UNEXPLAINED;
+    use crate::config::testing;
     use crate::proto::envoy::config::core::v3::TypedExtensionConfig;
     use crate::proto::envoy::config::core::v3::health_check::TcpHealthCheck;
 
@@ -484,7 +486,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_a_panic_or_a_fault_without_a_reason(bytes: Vec<u8>) {
+        fn no_bytes_make_a_panic_or_a_fault_without_a_reason(bytes in testing::wire_bytes()) {
             if let Err(error) = HealthCheck::from_bytes(&bytes, &mut Warnings::default()) {
                 prop_assert!(error.faults().all(|fault| fault.reason != UNEXPLAINED));
             }

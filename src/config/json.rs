@@ -16,10 +16,10 @@ use crate::proto::{descriptor_pool, strip_type_url};
 pub(crate) fn metadata(metadata: &Metadata) -> String {
     let mut out = "{\"filter_metadata\":".to_owned();
     let filters = metadata.filter_metadata.iter();
-    object(&mut out, filters, |out, fields| write_struct(out, fields));
+    object(&mut out, filters, write_struct);
     out.push_str(",\"typed_filter_metadata\":");
     let typed = metadata.typed_filter_metadata.iter();
-    object(&mut out, typed, |out, any| write_any(out, any));
+    object(&mut out, typed, write_any);
     out.push('}');
     out
 }
@@ -141,7 +141,7 @@ fn array<T>(
 }
 
 fn write_struct(out: &mut String, value: &Struct) {
-    object(out, &value.fields, |out, value| write_value(out, value));
+    object(out, &value.fields, write_value);
 }
 
 fn write_value(out: &mut String, value: &prost_types::Value) {

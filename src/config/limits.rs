@@ -1,7 +1,6 @@
 //! Bounds of intervals, which operators set for all checks at once.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use prost_types::Struct;
@@ -151,7 +150,7 @@ fn collect(
 )]
 fn whole(number: f64) -> Option<u64> {
     const ABOVE_ALL: f64 = 18_446_744_073_709_551_616.0;
-    let fits = number >= 0.0 && number < ABOVE_ALL && number.fract() == 0.0;
+    let fits = (0.0..ABOVE_ALL).contains(&number) && number.fract() == 0.0;
     fits.then_some(number as u64)
 }
 

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use prost::{Message, Name};
+use prost_reflect::MessageDescriptor;
 use prost_types::Struct;
 
 use super::{ConfigError, TypedConfig, text, wire};
@@ -30,8 +31,52 @@ pub struct Resolved<'a> {
 ///
 /// # Errors
 ///
-/// A `TypedStruct` that names no known message, or whose value is none.
+/// A `TypedStruct` that names no message of this crate, or whose value is none.
 pub fn resolve(config: &TypedConfig) -> Result<Resolved<'_>, ConfigError> {
+    resolve_with(config, |name| descriptor_pool().get_message_by_name(name))
+}
+
+/// As [`resolve`], where `find` knows the messages that a `TypedStruct` may name.
+///
+/// # Errors
+///
+/// As there.
+pub fn resolve_with(
+    config: &TypedConfig,
+    find: impl FnOnce(&str) -> Option<MessageDescriptor>,
+) -> Result<Resolved<'_>, ConfigError> {
+    let Some((type_url, value)) = unwrap(config)? else {
+        return Ok(Resolved {
+            name: message_name(&config.type_url).into(),
+            value: (&*config.value).into(),
+            path: "",
+        });
+    };
+    let name = message_name(&type_url);
+    let Some(descriptor) = find(name) else {
+        let reason = format!("there is no message {name:?} here");
+        return Err(ConfigError::new("", reason));
+    };
+    let read = text::struct_to_message(&value, &descriptor);
+    if let Some(error) = ConfigError::from_faults(read.faults) {
+        return Err(error.at("value"));
+    }
+    Ok(Resolved {
+        name: name.to_owned().into(),
+        value: read.message.encode_to_vec().into(),
+        path: "value",
+    })
+}
+
+/// The name of the message that a configuration holds, whether or not it is known here.
+pub(crate) fn held(config: &TypedConfig) -> Result<String, ConfigError> {
+    let inner = unwrap(config)?;
+    let type_url = inner.as_ref().map_or(&*config.type_url, |(url, _)| url);
+    Ok(message_name(type_url).to_owned())
+}
+
+/// What is in a `TypedStruct`, if this is one.
+fn unwrap(config: &TypedConfig) -> Result<Option<(String, Struct)>, ConfigError> {
     let name = message_name(&config.type_url);
     let (type_url, value) = if name == xds::r#type::v3::TypedStruct::full_name() {
         let wrapped = wire::decode::<xds::r#type::v3::TypedStruct>(&config.value)?;
@@ -40,35 +85,13 @@ pub fn resolve(config: &TypedConfig) -> Result<Resolved<'_>, ConfigError> {
         let wrapped = wire::decode::<udpa::r#type::v1::TypedStruct>(&config.value)?;
         (wrapped.type_url, wrapped.value)
     } else {
-        return Ok(Resolved {
-            name: name.into(),
-            value: (&*config.value).into(),
-            path: "",
-        });
+        return Ok(None);
     };
-    let name = message_name(&type_url);
-    let value = read_struct(name, &value.unwrap_or_default())?;
-    Ok(Resolved {
-        name: name.to_owned().into(),
-        value: value.into(),
-        path: "value",
-    })
+    Ok(Some((type_url, value.unwrap_or_default())))
 }
 
 fn message_name(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or_default()
-}
-
-fn read_struct(name: &str, value: &Struct) -> Result<Vec<u8>, ConfigError> {
-    let Some(descriptor) = descriptor_pool().get_message_by_name(name) else {
-        let reason = format!("there is no message {name:?} here");
-        return Err(ConfigError::new("type_url", reason));
-    };
-    let read = text::struct_to_message(value, &descriptor);
-    match ConfigError::from_faults(read.faults) {
-        Some(error) => Err(error.at("value")),
-        None => Ok(read.message.encode_to_vec()),
-    }
 }
 
 #[cfg(test)]
@@ -138,7 +161,7 @@ mod tests {
         };
         refused(
             &in_xds("x/no.Such", message(&[])),
-            "type_url: there is no message \"no.Such\" here",
+            "there is no message \"no.Such\" here",
         );
         refused(
             &in_xds(
@@ -147,7 +170,7 @@ mod tests {
                     fields: BTreeMap::new(),
                 },
             ),
-            "type_url: there is no message \"\" here",
+            "there is no message \"\" here",
         );
         refused(
             &in_xds(UDP, message(&[("x", 1.0.into())])),

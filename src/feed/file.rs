@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -14,11 +15,10 @@ use std::time::Duration;
 use prost::Message;
 
 use super::{EventSink, EventSinkFactory, json};
-use crate::config::ConfigError;
+use crate::config::{ConfigError, FileSinkConfig};
 use crate::event::HealthCheckEvent;
 use crate::proto::envoy::extensions::health_check::event_sinks::file::v3::HealthCheckEventFileSink;
 use crate::stats::Stats;
-use crate::validate::Validate;
 
 /// Lines that may wait for a file.
 const QUEUE: usize = 16_384;
@@ -34,7 +34,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct FileSinkFactory {
     stats: Arc<Stats>,
-    files: Mutex<HashMap<String, Weak<EventFile>>>,
+    files: Mutex<HashMap<PathBuf, Weak<EventFile>>>,
 }
 
 impl FileSinkFactory {
@@ -58,7 +58,7 @@ impl FileSinkFactory {
         .encode_to_vec()
     }
 
-    fn open(&self, path: &str) -> io::Result<Arc<EventFile>> {
+    fn open(&self, path: &Path) -> io::Result<Arc<EventFile>> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = files.get(path).and_then(Weak::upgrade) {
             return Ok(file);
@@ -76,19 +76,10 @@ impl EventSinkFactory for FileSinkFactory {
     }
 
     fn create(&self, value: &[u8]) -> Result<Arc<dyn EventSink>, ConfigError> {
-        let config = HealthCheckEventFileSink::decode(value)
-            .map_err(|error| ConfigError::new("", error.to_string()))?;
-        if let Err(faults) = config.validate()
-            && let Some(error) = ConfigError::from_faults(faults)
-        {
-            return Err(error);
-        }
-        let path = &config.event_log_path;
-        let file = self.open(path).map_err(|error| {
-            ConfigError::new(
-                "event_log_path",
-                format!("cannot open {path:?} for appending: {error}"),
-            )
+        let config = FileSinkConfig::from_bytes(value)?;
+        let file = self.open(&config.path).map_err(|error| {
+            let reason = format!("cannot open {:?} for appending: {error}", config.path);
+            ConfigError::new("event_log_path", reason)
         })?;
         Ok(file)
     }
@@ -115,7 +106,7 @@ struct EventFile {
 }
 
 impl EventFile {
-    fn start(path: &str, stats: Arc<Stats>) -> io::Result<Self> {
+    fn start(path: &Path, stats: Arc<Stats>) -> io::Result<Self> {
         let file = append(path)?;
         let (orders, to_do) = sync_channel(QUEUE);
         let (end, ended) = sync_channel(1);
@@ -170,7 +161,7 @@ impl Drop for EventFile {
 }
 
 /// Opens a file for appending. A pipe without a reader is refused, not waited for.
-fn append(path: &str) -> io::Result<File> {
+fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .append(true)
         .create(true)
@@ -179,7 +170,7 @@ fn append(path: &str) -> io::Result<File> {
 }
 
 struct Writer {
-    path: String,
+    path: PathBuf,
     file: File,
     stats: Arc<Stats>,
 }
@@ -216,7 +207,7 @@ impl Writer {
         }
         if let Err(error) = self.file.write_all(batch.as_bytes()) {
             self.stats.engine.event_write_errors.add(*lines);
-            tracing::warn!(path = %self.path, %error, lines, "event log not written");
+            tracing::warn!(path = %self.path.display(), %error, lines, "event log not written");
         }
         batch.clear();
         *lines = 0;
@@ -226,7 +217,7 @@ impl Writer {
         match append(&self.path) {
             Ok(file) => self.file = file,
             Err(error) => {
-                tracing::warn!(path = %self.path, %error, "event log not reopened; going on with the old file");
+                tracing::warn!(path = %self.path.display(), %error, "event log not reopened; going on with the old file");
             }
         }
     }

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
+use crate::config::json::write_string;
 use crate::event::{EventKind, HealthCheckEvent};
 use crate::host::{Address, Locality};
 
@@ -109,28 +110,6 @@ fn write_locality(line: &mut String, locality: &Locality) {
         write_string(line, part);
     }
     line.push('}');
-}
-
-/// Appends `text` as a JSON string, escaped as protobuf does it: also `<`, `>`, DEL and the separators that
-/// end a line of JavaScript.
-pub fn write_string(line: &mut String, text: &str) {
-    line.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => line.push_str("\\\""),
-            '\\' => line.push_str("\\\\"),
-            '\n' => line.push_str("\\n"),
-            '\r' => line.push_str("\\r"),
-            '\t' => line.push_str("\\t"),
-            '\u{8}' => line.push_str("\\b"),
-            '\u{c}' => line.push_str("\\f"),
-            '\0'..='\u{1f}' | '<' | '>' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(line, "\\u{:04x}", u32::from(c));
-            }
-            _ => line.push(c),
-        }
-    }
-    line.push('"');
 }
 
 /// Appends a time in UTC with milliseconds, as `2026-01-31T18:18:11.568Z`; without a fraction on a whole

@@ -1,9 +1,13 @@
 mod every_rule;
 
+use prost::Message as _;
 use prost_types::Duration;
 
 use super::*;
-use crate::proto::envoy::config::bootstrap::v3::Bootstrap;
+use crate::proto::envoy::config::bootstrap::v3::runtime_layer::{
+    AdminLayer, DiskLayer, LayerSpecifier, RtdsLayer,
+};
+use crate::proto::envoy::config::bootstrap::v3::{Bootstrap, RuntimeLayer};
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::cluster::v3::cluster::CommonLbConfig;
 use crate::proto::envoy::config::core::v3::address::Address as AnyAddress;
@@ -12,7 +16,7 @@ use crate::proto::envoy::config::core::v3::health_check::{
 };
 use crate::proto::envoy::config::core::v3::socket_address::PortSpecifier;
 use crate::proto::envoy::config::core::v3::{
-    Address, HeaderValue, HeaderValueOption, HealthCheck, HealthStatusSet, Metadata,
+    Address, ConfigSource, HeaderValue, HeaderValueOption, HealthCheck, HealthStatusSet, Metadata,
     RateLimitSettings, SocketAddress, TypedExtensionConfig, UpstreamHttpProtocolOptions,
 };
 use crate::proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
@@ -23,6 +27,8 @@ use crate::proto::envoy::extensions::health_checkers::udp::v3::UdpHealthCheck;
 use crate::proto::envoy::extensions::transport_sockets::tls::v3::CertificateValidationContext;
 use crate::proto::envoy::service::discovery::v3::Resource;
 use crate::proto::envoy::service::event_reporting::v3::StreamEventsRequest;
+use crate::proto::envoy::r#type::matcher::v3::StringMatcher;
+use crate::proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use crate::proto::envoy::r#type::v3::Percent;
 
 const ONE_SECOND: Duration = duration(1, 0);
@@ -403,6 +409,48 @@ fn an_any_is_required_but_not_opened() {
             ..unopened
         },
         "typed_config: value is required",
+    );
+}
+
+#[test]
+fn a_required_oneof_takes_every_member_that_envoy_has() {
+    let layer = |specifier| RuntimeLayer {
+        name: "l".into(),
+        layer_specifier: specifier,
+    };
+    for specifier in [
+        LayerSpecifier::StaticLayer(prost_types::Struct::default()),
+        LayerSpecifier::DiskLayer(DiskLayer::default()),
+        LayerSpecifier::AdminLayer(AdminLayer::default()),
+        LayerSpecifier::RtdsLayer(RtdsLayer::default()),
+    ] {
+        accepted(&layer(Some(specifier)));
+    }
+    refused(
+        &layer(None),
+        "layer_specifier: is required: set one of static_layer, disk_layer, admin_layer, rtds_layer",
+    );
+    refused(
+        &layer(Some(LayerSpecifier::RtdsLayer(RtdsLayer {
+            name: "r".into(),
+            rtds_config: Some(ConfigSource::default()),
+        }))),
+        "rtds_layer.rtds_config.config_source_specifier: is required: set one of path, \
+         api_config_source, ads, self, path_config_source",
+    );
+}
+
+#[test]
+fn a_string_matcher_by_an_extension_is_accepted() {
+    // Field 8, `custom`, with its two fields `name` and `typed_config`.
+    let custom = b"\x42\x05\x0a\x01n\x12\x00";
+    accepted(&StringMatcher::decode(&custom[..]).unwrap());
+    refused(
+        &StringMatcher {
+            match_pattern: Some(MatchPattern::Prefix(String::new())),
+            ..StringMatcher::default()
+        },
+        "prefix: value length must be at least 1 characters",
     );
 }
 

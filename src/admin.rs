@@ -1,0 +1,136 @@
+//! The admin port: what an operator reads over HTTP, under Envoy's paths and in Envoy's forms.
+//!
+//! An [`Admin`] says what is to be read; [`router`] makes an axum router of it, which an embedder can serve
+//! within its own, and [`serve`] is an accept loop with limits for who has none. The pages only read: nothing
+//! asked here changes a check. Long answers are built off the runtime or in small pieces between which
+//! other tasks run, so that checks go on in time.
+//!
+//! Where it differs from Envoy: read-only paths take `GET` and `HEAD` only (Envoy takes any method); a filter
+//! is a regular expression of the `regex` crate with ASCII classes, close to RE2; warming clusters are shown;
+//! a cluster's name is one label value for Prometheus even with dots in it; histograms know no interval and
+//! show upper bounds of buckets.
+//!
+//! ```no_run
+//! use xds_health::admin::{self, Admin, Limits};
+//! # async fn example(engine: xds_health::engine::Engine, end: tokio::sync::oneshot::Receiver<()>) -> std::io::Result<()> {
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:9901").await?;
+//! let pages = admin::router(Admin::new(engine));
+//! let end = async { end.await.unwrap_or_default() };
+//! admin::serve(listener, pages, Limits::default(), end).await;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use axum::Router;
+use tokio::sync::{Semaphore, watch};
+
+use crate::engine::{Engine, Origin};
+use crate::proto::envoy::config::core::v3::Node;
+
+mod answer;
+mod clusters;
+mod json;
+mod pages;
+mod prometheus;
+mod query;
+mod serve;
+mod server;
+mod stats;
+
+pub use serve::{Limits, serve};
+
+/// How many answers are built off the runtime at once; further ones wait. Each may take a processor.
+const BUILDERS: usize = 2;
+
+/// What the admin port tells of.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    engine: Engine,
+    node: Option<Node>,
+    gate: Option<watch::Receiver<bool>>,
+}
+
+impl Admin {
+    /// Tells of `engine`, and keeps it going. To be made when the engine has been given its static
+    /// clusters: `/ready` waits for those that are there.
+    pub fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            node: None,
+            gate: None,
+        }
+    }
+
+    /// The same, with the node that this process is to a control plane.
+    pub fn with_node(mut self, node: Node) -> Self {
+        self.node = Some(node);
+        self
+    }
+
+    /// The same, not ready before `gate` has said `true` or its sender is gone: for clusters that are yet
+    /// to come from a control plane.
+    pub fn with_gate(mut self, gate: watch::Receiver<bool>) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+}
+
+/// The pages of `admin`, for a server of one's own.
+pub fn router(admin: Admin) -> Router {
+    pages::router(Arc::new(Shared {
+        admin,
+        live: AtomicBool::new(false),
+        builders: Semaphore::new(BUILDERS),
+    }))
+}
+
+/// What the pages share.
+#[derive(Debug)]
+struct Shared {
+    admin: Admin,
+    /// Whether the state was once live: it stays so.
+    live: AtomicBool,
+    builders: Semaphore,
+}
+
+/// Where the server is in its life.
+///
+/// Source: `envoy.admin.v3.ServerInfo.State`, of which these two are known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerState {
+    Live = 0,
+    PreInitializing = 2,
+}
+
+impl ServerState {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Live => "LIVE",
+            Self::PreInitializing => "PRE_INITIALIZING",
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> ServerState {
+        if self.live.load(Relaxed) {
+            return ServerState::Live;
+        }
+        let open = match &self.admin.gate {
+            Some(gate) => *gate.borrow() || gate.has_changed().is_err(),
+            None => true,
+        };
+        let ready = open
+            && self.admin.engine.clusters().iter().all(|cluster| {
+                cluster.origin() != Origin::Static || cluster.snapshot().initialized()
+            });
+        if ready {
+            self.live.store(true, Relaxed);
+            return ServerState::Live;
+        }
+        ServerState::PreInitializing
+    }
+}

@@ -1,0 +1,144 @@
+//! Answers: their headers, and bodies that are written while they are sent.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+
+use super::Shared;
+
+/// About as much is written at a time, in a fraction of a millisecond.
+const CHUNK: usize = 32 * 1024;
+
+const TEXT: &str = "text/plain; charset=UTF-8";
+
+pub(super) fn text(status: StatusCode, text: impl Into<Body>) -> Response {
+    answer(status, TEXT, text.into())
+}
+
+pub(super) fn html(text: String) -> Response {
+    answer(StatusCode::OK, "text/html; charset=UTF-8", text.into())
+}
+
+pub(super) fn json(json: impl Into<Body>) -> Response {
+    answer(StatusCode::OK, "application/json", json.into())
+}
+
+/// Why there is no answer, as the client is told.
+#[derive(Debug)]
+pub(super) struct Refused(StatusCode, String);
+
+impl Refused {
+    /// The client asked for what cannot be.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self(StatusCode::BAD_REQUEST, message.into())
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        text(self.0, self.1)
+    }
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = HeaderMap::from_iter([
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("no-cache, max-age=0"),
+        ),
+        (
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ),
+        (header::SERVER, HeaderValue::from_static("xds-health")),
+    ]);
+    response
+}
+
+/// Runs `build` where it may take its time. Only a few run at once.
+///
+/// # Errors
+///
+/// When it panicked, or the runtime ends.
+pub(super) async fn off_runtime<T: Send + 'static>(
+    shared: &Shared,
+    build: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refused> {
+    let failed = || {
+        let message = "the answer could not be built\n".to_owned();
+        Refused(StatusCode::INTERNAL_SERVER_ERROR, message)
+    };
+    let _permit = shared.builders.acquire().await.map_err(|_| failed())?;
+    tokio::task::spawn_blocking(build)
+        .await
+        .map_err(|_| failed())
+}
+
+/// A body in pieces that are written when the client has taken those before.
+pub(super) fn streamed(write: impl FnMut(&mut String) -> More + Send + Unpin + 'static) -> Body {
+    Body::new(Pieces {
+        write,
+        state: Piece::Next,
+    })
+}
+
+/// Whether a writer has more to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum More {
+    Yes,
+    No,
+}
+
+struct Pieces<W> {
+    write: W,
+    state: Piece,
+}
+
+enum Piece {
+    /// One is to be written.
+    Next,
+    /// One was written; other tasks, timers and sockets have their turn before the next.
+    Rest(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Done,
+}
+
+impl<W: FnMut(&mut String) -> More + Unpin> hyper::body::Body for Pieces<W> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Piece::Rest(turn) = &mut self.state {
+            ready!(turn.as_mut().poll(cx));
+            self.state = Piece::Next;
+        }
+        match self.state {
+            Piece::Next => {
+                let mut chunk = String::with_capacity(CHUNK + CHUNK / 8);
+                self.state = Piece::Rest(Box::pin(tokio::task::yield_now()));
+                while chunk.len() < CHUNK {
+                    if (self.write)(&mut chunk) == More::No {
+                        self.state = Piece::Done;
+                        break;
+                    }
+                }
+                Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk.into()))))
+            }
+            Piece::Rest(_) | Piece::Done => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, Piece::Done)
+    }
+}

@@ -1,0 +1,185 @@
+//! The table of paths, the list of them, and what is said where no page is.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use super::{Shared, answer, clusters, server, stats};
+
+/// One path. What is to be asked for by another path is one more line in [`PAGES`].
+struct Page {
+    path: &'static str,
+    method: Verb,
+    help: &'static str,
+    /// Query parameters, each with what it does.
+    parameters: &'static [(&'static str, &'static str)],
+    handler: fn(MethodFilter) -> MethodRouter<Arc<Shared>>,
+}
+
+/// The one method that a path takes; who takes `GET` takes `HEAD` too.
+#[derive(Clone, Copy)]
+#[expect(dead_code, reason = "paths that change something are to come")]
+enum Verb {
+    Get,
+    Post,
+}
+
+impl Verb {
+    fn filter(self) -> MethodFilter {
+        match self {
+            Self::Get => MethodFilter::GET,
+            Self::Post => MethodFilter::POST,
+        }
+    }
+
+    fn method(self) -> Method {
+        match self {
+            Self::Get => Method::GET,
+            Self::Post => Method::POST,
+        }
+    }
+}
+
+const CLUSTER_FILTER: (&str, &str) = (
+    "filter",
+    "Only clusters in whose name this regular expression is found",
+);
+const STATS_FILTER: [(&str, &str); 4] = [
+    (
+        "filter",
+        "Only stats in whose name this regular expression is found",
+    ),
+    ("invert_filter", "Only stats where the filter is not found"),
+    ("usedonly", "Only stats that were ever counted or set"),
+    (
+        "type",
+        "Only stats of this type; One of (All, Counters, Histograms, Gauges, TextReadouts)",
+    ),
+];
+
+static PAGES: [Page; 7] = [
+    Page {
+        path: "/",
+        method: Verb::Get,
+        help: "this list, with links",
+        parameters: &[],
+        handler: |of| on(of, index),
+    },
+    Page {
+        path: "/clusters",
+        method: Verb::Get,
+        help: "clusters, their hosts and the health of these",
+        parameters: &[CLUSTER_FILTER, ("format", "One of (text, json)")],
+        handler: |of| on(of, clusters::page),
+    },
+    Page {
+        path: "/help",
+        method: Verb::Get,
+        help: "this list",
+        parameters: &[],
+        handler: |of| on(of, help),
+    },
+    Page {
+        path: "/ready",
+        method: Verb::Get,
+        help: "the server's state, with 200 if it is LIVE, else 503",
+        parameters: &[],
+        handler: |of| on(of, server::ready),
+    },
+    Page {
+        path: "/server_info",
+        method: Verb::Get,
+        help: "the server's version, state and uptime",
+        parameters: &[],
+        handler: |of| on(of, server::info),
+    },
+    Page {
+        path: "/stats",
+        method: Verb::Get,
+        help: "counters, gauges and histograms",
+        parameters: &[
+            STATS_FILTER[0],
+            STATS_FILTER[1],
+            STATS_FILTER[2],
+            STATS_FILTER[3],
+            ("format", "One of (text, json, prometheus)"),
+        ],
+        handler: |of| on(of, stats::page),
+    },
+    Page {
+        path: "/stats/prometheus",
+        method: Verb::Get,
+        help: "counters, gauges and histograms for Prometheus",
+        parameters: &STATS_FILTER,
+        handler: |of| on(of, stats::prometheus_page),
+    },
+];
+
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    let mut router = Router::new();
+    for page in &PAGES {
+        router = router.route(page.path, (page.handler)(page.method.filter()));
+    }
+    router
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(wrong_path)
+        .with_state(shared)
+}
+
+async fn help() -> Response {
+    answer::text(StatusCode::OK, list("admin commands are:\n"))
+}
+
+async fn wrong_path() -> Response {
+    answer::text(
+        StatusCode::NOT_FOUND,
+        list("invalid path. admin commands are:\n"),
+    )
+}
+
+async fn wrong_method(request: Request) -> Response {
+    let wanted = PAGES.iter().find(|page| page.path == request.uri().path());
+    let wanted = wanted.map_or(Method::GET, |page| page.method.method());
+    let message = format!(
+        "Method {} not allowed, {wanted} required.",
+        request.method()
+    );
+    answer::text(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+async fn index() -> Response {
+    let mut page =
+        String::from("<!DOCTYPE html>\n<title>xds-health</title>\n<h1>xds-health</h1>\n<ul>\n");
+    for Page {
+        path, method, help, ..
+    } in &PAGES
+    {
+        let line = match method {
+            Verb::Get => format!("<li><a href=\".{path}\">{path}</a>: {help}\n"),
+            Verb::Post => format!("<li>{path} (POST): {help}\n"),
+        };
+        page.push_str(&line);
+    }
+    page.push_str("</ul>\n");
+    answer::html(page)
+}
+
+fn list(title: &str) -> String {
+    let mut list = String::from(title);
+    for page in &PAGES {
+        let post = match page.method {
+            Verb::Get => "",
+            Verb::Post => " (POST)",
+        };
+        let _ = writeln!(list, "  {}{post}: {}", page.path, page.help);
+        for (name, help) in page.parameters {
+            let _ = writeln!(list, "      {name}: {help}");
+        }
+    }
+    list
+}

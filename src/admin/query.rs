@@ -1,0 +1,152 @@
+//! What is asked after the `?`.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::answer::Refused;
+
+/// How large a compiled filter may be, in bytes; it bounds what looking for it in one name can cost.
+const FILTER_SIZE: usize = 64 * 1024;
+
+/// The parameters of a query. Of one that is given twice the first counts.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads a query; none if it is not UTF-8. A `+` stands for itself, as Envoy has it, so that a
+    /// regular expression can be typed.
+    fn parse(query: &str) -> Option<Self> {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let read = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((decode(name)?, decode(value)?))
+        });
+        read.collect::<Option<_>>().map(Self)
+    }
+
+    /// Whether the parameter is given, with a value or without.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(n, _)| n == name)
+    }
+
+    /// The parameter's value, unless it is empty.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.0.iter().find(|(n, _)| n == name)?;
+        Some(&**value).filter(|value| !value.is_empty())
+    }
+
+    /// The filter on names.
+    ///
+    /// # Errors
+    ///
+    /// When it is no regular expression, or one that is too large.
+    pub(super) fn filter(&self) -> Result<Filter, Refused> {
+        let Some(pattern) = self.get("filter") else {
+            return Ok(Filter(None));
+        };
+        // Without Unicode, classes are ASCII as in RE2, and small.
+        let regex = RegexBuilder::new(pattern)
+            .unicode(false)
+            .size_limit(FILTER_SIZE)
+            .build();
+        match regex {
+            Ok(regex) => Ok(Filter(Some(regex))),
+            Err(error) => {
+                let message = format!("Invalid regex: {}\n", cause(&error));
+                Err(Refused::bad_request(message))
+            }
+        }
+    }
+}
+
+/// What is wrong, in one line: syntax errors are drawn on many, and end with it.
+fn cause(error: &regex::Error) -> String {
+    match error {
+        regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
+        error => {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            last.strip_prefix("error: ").unwrap_or(last).to_owned()
+        }
+    }
+}
+
+/// Which names are asked for.
+#[derive(Debug)]
+pub(super) struct Filter(Option<Regex>);
+
+impl Filter {
+    /// Whether the regular expression is found in `name`; always, if none was given.
+    pub(super) fn finds(&self, name: &str) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|regex| regex.is_match(name.as_bytes()))
+    }
+}
+
+/// Replaces `%` and two hexadecimal digits by the byte that they name; a `%` without them stays.
+fn decode(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = match after {
+            [high, low, ..] if byte == b'%' => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        let (byte, after) = match escaped {
+            Some((high, low)) => (high << 4 | low, &after[2..]),
+            None => (byte, after),
+        };
+        decoded.push(byte);
+        rest = after;
+    }
+    String::from_utf8(decoded).ok()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|n| u8::try_from(n).ok())
+}
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        Self::parse(parts.uri.query().unwrap_or_default())
+            .ok_or_else(|| Refused::bad_request("Invalid query: not UTF-8\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_as_envoy_reads_it() {
+        let query = Query::parse("usedonly&&filter=a.+%2Bb%20%zz%&filter=c&x=1=2").unwrap();
+        assert_eq!(query.get("filter"), Some("a.++b %zz%"));
+        assert_eq!(query.get("x"), Some("1=2"));
+        assert!(query.has("usedonly") && !query.has("used"));
+        let empty = Query::parse("format=").unwrap();
+        assert!(empty.has("format") && empty.get("format").is_none());
+        assert_eq!(Query::parse("a=%ff"), None);
+        assert_eq!(Query::parse("a=%C3%a9").unwrap().get("a"), Some("\u{e9}"));
+    }
+
+    #[test]
+    fn a_filter_is_found_anywhere_in_a_name() {
+        let filter = |pattern: &str| {
+            let query = Query(vec![("filter".to_owned(), pattern.to_owned())]);
+            query.filter().ok()
+        };
+        assert!(filter("ed").unwrap().finds("eds"));
+        assert!(!filter("ED").unwrap().finds("eds"));
+        assert!(!filter("^d").unwrap().finds("eds"));
+        assert!(filter("").unwrap().finds("eds"));
+        assert!(filter("\u{e9}$").unwrap().finds("caf\u{e9}"));
+        assert!(filter("[").is_none());
+        assert!(filter("(a{1000}){1000}").is_none());
+    }
+}

@@ -1,0 +1,194 @@
+//! `/stats` and `/stats/prometheus`.
+
+use xds_health::engine::{Engine, Origin};
+
+use crate::http::get;
+use crate::prometheus::Scrape;
+use crate::scripted::{FAILING, PASSING, Scripted, cluster, host, set, until};
+use crate::{engine, serve_engine};
+
+const ODD: &str = "a \"b\\c\".d\n\u{e9}";
+
+/// A plain cluster, and one with an odd name and oddly named checks; all checks done.
+async fn scene() -> Engine {
+    let engine = engine();
+    let script = Scripted::released();
+    let hosts = || vec![host(FAILING), host(PASSING)];
+    for config in [
+        cluster("c1", hosts(), &[""]),
+        cluster(ODD, hosts(), &["x y\"z\\.k-1", "q"]),
+    ] {
+        let checked = set(&engine, config, &script, Origin::Static).await;
+        until(&checked, |s| s.initialized()).await;
+    }
+    engine
+}
+
+#[tokio::test]
+async fn text_has_envoys_lines() {
+    let served = serve_engine(&scene().await).await;
+    let answer = get(served.address, "/stats?filter=^cluster.c1.health_check").await;
+    assert_eq!(answer.header("content-type"), "text/plain; charset=UTF-8");
+    assert_eq!(
+        answer.body,
+        "\
+cluster.c1.health_check.attempt: 2
+cluster.c1.health_check.degraded: 0
+cluster.c1.health_check.failure: 1
+cluster.c1.health_check.healthy: 1
+cluster.c1.health_check.network_failure: 1
+cluster.c1.health_check.passive_failure: 0
+cluster.c1.health_check.success: 1
+cluster.c1.health_check.verify_cluster: 0
+"
+    );
+}
+
+#[tokio::test]
+async fn lines_can_be_chosen() {
+    let served = serve_engine(&scene().await).await;
+    let lines = |path: &'static str| async move {
+        let body = get(served.address, path).await.body;
+        body.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        lines("/stats?usedonly&filter=^cluster.c1.*k[.][afsv]").await,
+        [
+            "cluster.c1.health_check.attempt: 2",
+            "cluster.c1.health_check.failure: 1",
+            "cluster.c1.health_check.success: 1",
+        ]
+    );
+    assert_eq!(
+        lines("/stats?type=Gauges&filter=cluster_manager.*").await,
+        [
+            "cluster_manager.active_clusters: 2",
+            "cluster_manager.warming_clusters: 0",
+        ]
+    );
+    assert_eq!(
+        lines("/stats?type=Histograms&filter=trip").await,
+        ["xds_health.round_trip_ms: No recorded values"]
+    );
+    assert!(lines("/stats?type=TextReadouts").await.is_empty());
+    assert_eq!(
+        lines("/stats?invert_filter&filter=^[^s]").await.len(),
+        3,
+        "all but those of the server"
+    );
+    let numbers = lines("/stats?invert_filter&filter=cluster.a|_ms$").await;
+    let names = numbers.iter().map(|l| l.split_once(": ").unwrap().0);
+    assert!(names.is_sorted());
+}
+
+#[tokio::test]
+async fn json_holds_what_the_text_holds() {
+    let served = serve_engine(&scene().await).await;
+    let answer = get(served.address, "/stats?format=json&filter=c1.*attempt$").await;
+    assert_eq!(answer.header("content-type"), "application/json");
+    assert_eq!(
+        answer.body,
+        "{\"stats\":[{\"name\":\"cluster.c1.health_check.attempt\",\"value\":2}]}"
+    );
+    let answer = get(served.address, "/stats?format=json").await;
+    let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    let list = json["stats"].as_array().unwrap();
+    let odd = format!("cluster.{ODD}.health_check.name.q.attempt");
+    assert!(list.iter().any(|stat| stat["name"] == odd.as_str()));
+    let histograms = &list.last().unwrap()["histograms"];
+    assert_eq!(
+        histograms["computed_quantiles"].as_array().unwrap().len(),
+        2
+    );
+    let answer = get(served.address, "/stats?format=json&filter=zzz").await;
+    assert_eq!(answer.body, "{\"stats\":[]}");
+}
+
+#[tokio::test]
+async fn prometheus_reads_odd_names_whole() {
+    let served = serve_engine(&scene().await).await;
+    let answer = get(served.address, "/stats/prometheus").await;
+    assert_eq!(answer.header("content-type"), "text/plain; charset=UTF-8");
+    let scrape = Scrape::read(&answer.body);
+    let attempts = "envoy_cluster_health_check_attempt";
+    assert_eq!(scrape.types[attempts], "counter");
+    let plain = [("envoy_cluster_name", "c1")];
+    assert_eq!(scrape.value(attempts, &plain), Some(2.0));
+    for check in ["x y\"z\\.k-1", "q"] {
+        let labels = [
+            ("envoy_health_check_name", check),
+            ("envoy_cluster_name", ODD),
+        ];
+        assert_eq!(scrape.value(attempts, &labels), Some(2.0), "{check}");
+    }
+    let healthy = "envoy_cluster_health_check_healthy";
+    assert_eq!(scrape.types[healthy], "gauge");
+    let odd = [("envoy_cluster_name", ODD)];
+    assert_eq!(scrape.value(healthy, &odd), Some(1.0));
+    let reason = [("envoy_cluster_name", "c1"), ("reason", "refused")];
+    let reasons = "xds_health_cluster_health_check_failure_reason";
+    assert_eq!(scrape.value(reasons, &reason), Some(1.0));
+    assert_eq!(scrape.value("envoy_server_live", &[]), Some(1.0));
+    assert_eq!(scrape.types["xds_health_round_trip_ms"], "histogram");
+    assert!(answer.body.contains(
+        "envoy_cluster_health_check_attempt{envoy_health_check_name=\"q\",envoy_cluster_name="
+    ));
+    assert!(
+        answer
+            .body
+            .contains("\nenvoy_cluster_manager_cluster_added{} 2\n")
+    );
+    // The same by the other path; only the uptime may have moved on.
+    let same = get(served.address, "/stats?format=prometheus&filter=c1").await;
+    let only = get(served.address, "/stats/prometheus?format=json&filter=c1").await;
+    assert_eq!(same.body, only.body);
+    assert!(!same.body.is_empty());
+}
+
+#[tokio::test]
+async fn prometheus_can_leave_out_what_is_unused() {
+    let served = serve_engine(&scene().await).await;
+    let answer = get(
+        served.address,
+        "/stats/prometheus?usedonly&filter=c1.*check",
+    )
+    .await;
+    let scrape = Scrape::read(&answer.body);
+    let plain = [("envoy_cluster_name", "c1")];
+    let value = |name: &str| scrape.value(name, &plain);
+    assert_eq!(value("envoy_cluster_health_check_success"), Some(1.0));
+    assert_eq!(value("envoy_cluster_health_check_verify_cluster"), None);
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_refused() {
+    let served = serve_engine(&engine()).await;
+    for (path, message) in [
+        (
+            "/stats?format=xml",
+            "usage: /stats?format=(json|prometheus|text)\n\n",
+        ),
+        (
+            "/stats/prometheus?format=xml",
+            "usage: /stats?format=(json|prometheus|text)\n\n",
+        ),
+        (
+            "/stats?filter=[",
+            "Invalid regex: unclosed character class\n",
+        ),
+        (
+            "/stats/prometheus?filter=(",
+            "Invalid regex: unclosed group\n",
+        ),
+        (
+            "/stats?filter=(x{999}){999}",
+            "Invalid regex: it is too large\n",
+        ),
+        ("/stats?filter=%FF", "Invalid query: not UTF-8\n"),
+        ("/stats?type=x", "invalid &type= param"),
+    ] {
+        let answer = get(served.address, path).await;
+        assert_eq!((answer.status, &*answer.body), (400, message), "{path}");
+        assert_eq!(answer.header("content-type"), "text/plain; charset=UTF-8");
+    }
+}
