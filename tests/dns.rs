@@ -1,5 +1,10 @@
 //! Hosts by name, as a real resolver finds them at a name server on loopback.
 #![cfg(feature = "dns")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests may panic as tests do"
+)]
 
 mod common;
 

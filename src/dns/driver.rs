@@ -182,8 +182,8 @@ impl Driver {
         };
         let Lookup { cluster, name, .. } = &lookup;
         let (answer, error) = match result {
-            Ok(answer) => (Some(answer), None),
-            Err(error) => (None, Some(tracing::field::display(error))),
+            Ok(answer) => (Some(answer), LookupError::Empty),
+            Err(error) => (None, error),
         };
         match self.names.handle_answer(now(), lookup.id, answer) {
             Noted::Stale => (),
@@ -196,9 +196,9 @@ impl Driver {
             }
             Noted::Failed { first } => {
                 if first {
-                    tracing::warn!(%cluster, %name, error, "cannot be resolved");
+                    tracing::warn!(%cluster, %name, %error, "cannot be resolved");
                 } else {
-                    tracing::debug!(%cluster, %name, error, "still cannot be resolved");
+                    tracing::debug!(%cluster, %name, %error, "still cannot be resolved");
                 }
             }
         }

@@ -19,6 +19,8 @@ pub(super) enum LookupError {
     Name(String),
     #[error(transparent)]
     Servers(#[from] NetError),
+    #[error("it has no address")]
+    Empty,
     #[error("no answer in time")]
     Late,
     #[error("the lookup ended early")]

@@ -41,7 +41,7 @@ impl Servers {
     ) -> Result<Self, NetError> {
         let own = !config.servers.is_empty();
         let of_system = system.config.name_servers();
-        let mut servers = if own && !(config.as_fallback && !of_system.is_empty()) {
+        let mut servers = if own && (of_system.is_empty() || !config.as_fallback) {
             let servers = config.servers.iter();
             servers
                 .map(|server| name_server(server.ip(), server.port()))
@@ -65,7 +65,7 @@ impl Servers {
         if let Some(timeout) = config.timeout {
             options.timeout = timeout;
         }
-        let tries = config.tries.map(|tries| usize::try_from(tries));
+        let tries = config.tries.map(usize::try_from);
         let tries = tries.map_or(options.attempts, |tries| tries.unwrap_or(usize::MAX));
         // There, those after the first are counted.
         options.attempts = tries.saturating_sub(1);
@@ -184,8 +184,10 @@ mod tests {
         assert_eq!(of("x.y.z")[0], "x.y.z.");
         assert_eq!(of("x.y.z").len(), 3);
         assert_eq!(of("x."), ["x."]);
-        let mut config = DnsResolverConfig::default();
-        config.no_search = true;
+        let config = DnsResolverConfig {
+            no_search: true,
+            ..DnsResolverConfig::default()
+        };
         assert_eq!(names(conf, &config, "x"), ["x."]);
     }
 }
