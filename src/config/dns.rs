@@ -100,10 +100,6 @@ impl DnsConfig {
             ("dns_failure_refresh_rate", failure.is_some()),
             ("dns_jitter", message.dns_jitter.is_some()),
             ("respect_dns_ttl", message.respect_dns_ttl),
-            (
-                "dns_resolution_config",
-                message.dns_resolution_config.is_some(),
-            ),
             ("dns_resolvers", !message.dns_resolvers.is_empty()),
             ("use_tcp_for_dns_lookups", message.use_tcp_for_dns_lookups),
         ] {

@@ -4,23 +4,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Name;
-
 use super::error::Report;
 use super::{At, TypedConfig, address, typed, wire};
 use crate::host::Address;
+use crate::proto::CARES_DNS_RESOLVER;
 use crate::proto::envoy::config::cluster::v3::Cluster;
-use crate::proto::envoy::config::core::v3::{
-    Address as AddressMessage, DnsResolverOptions, TypedExtensionConfig,
-};
-use crate::proto::envoy::extensions::network::dns_resolver::cares::v3::CaresDnsResolverConfig;
-use crate::proto::envoy::extensions::network::dns_resolver::getaddrinfo::v3::GetAddrInfoDnsResolverConfig;
+use crate::proto::envoy::config::core::v3::{Address as AddressMessage, TypedExtensionConfig};
+use crate::proto::xds_health::DnsResolver;
 use crate::validate::FieldPath;
+
+/// The system's resolver; what is said of it does not matter here.
+const SYSTEM: &str =
+    "envoy.extensions.network.dns_resolver.getaddrinfo.v3.GetAddrInfoDnsResolverConfig";
 
 /// Which name servers are asked, and how; by default, as the system says.
 ///
 /// Source: `envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig`, or the older
-/// `dns_resolution_config`, `dns_resolvers` and `use_tcp_for_dns_lookups` of a cluster.
+/// `dns_resolvers` and `use_tcp_for_dns_lookups` of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DnsResolverConfig {
@@ -61,13 +61,6 @@ impl DnsResolverConfig {
             let at = at.field("typed_dns_resolver_config");
             return Self::read_extension(extension, &at, report);
         }
-        if let Some(config) = &message.dns_resolution_config {
-            let at = at.field("dns_resolution_config");
-            let mut read = Self::default();
-            read.read_servers(&config.resolvers, "resolvers", &at, report);
-            read.read_options(config.dns_resolver_options.as_ref());
-            return Some(Arc::new(read));
-        }
         if message.dns_resolvers.is_empty() && !message.use_tcp_for_dns_lookups {
             return None;
         }
@@ -85,33 +78,35 @@ impl DnsResolverConfig {
     ) -> Option<Arc<Self>> {
         let config = TypedConfig::from(extension.typed_config.as_ref()?);
         let at = at.field("typed_config");
-        match typed::held(&config) {
-            Ok(name) if name == GetAddrInfoDnsResolverConfig::full_name() => {
-                return Some(Arc::default());
-            }
-            Ok(name) if name == CaresDnsResolverConfig::full_name() => (),
-            Ok(name) => {
+        let name = match typed::held(&config) {
+            Ok(name) => name,
+            Err(error) => return report.within(&at, error),
+        };
+        match &*name {
+            SYSTEM => return Some(Arc::default()),
+            CARES_DNS_RESOLVER => (),
+            _ => {
                 let reason = format!("the DNS resolver {name} is not built in");
                 return report.fault(&at, reason);
             }
-            Err(error) => return report.within(&at, error),
         }
-        let cares = typed::resolve(&config).and_then(|found| {
-            wire::decode_checked::<CaresDnsResolverConfig>(&found.value).at(found.path)
-        });
+        let cares = typed::resolve(&config)
+            .and_then(|found| wire::decode_checked::<DnsResolver>(&found.value).at(found.path));
         let cares = match cares {
             Ok(cares) => cares,
             Err(error) => return report.within(&at, error),
         };
+        let options = cares.dns_resolver_options.unwrap_or_default();
         let mut read = Self {
             as_fallback: cares.use_resolvers_as_fallback,
+            tcp: options.use_tcp_for_dns_lookups,
+            no_search: options.no_default_search_domain,
             timeout: cares.query_timeout_seconds.map(Duration::from_secs),
             tries: cares.query_tries,
             rotate: cares.rotate_nameservers,
             ..Self::default()
         };
         read.read_servers(&cares.resolvers, "resolvers", &at, report);
-        read.read_options(cares.dns_resolver_options.as_ref());
         Some(Arc::new(read))
     }
 
@@ -131,13 +126,6 @@ impl DnsResolverConfig {
                 }
                 None => (),
             }
-        }
-    }
-
-    fn read_options(&mut self, options: Option<&DnsResolverOptions>) {
-        if let Some(options) = options {
-            self.tcp = options.use_tcp_for_dns_lookups;
-            self.no_search = options.no_default_search_domain;
         }
     }
 }
@@ -177,7 +165,7 @@ mod tests {
     const SERVERS: &str = "[{socket_address: {address: 127.0.0.1, port_value: 5353}}, {socket_address: {address: \"::1\", port_value: 0}}]";
 
     #[test]
-    fn servers_are_named_in_four_ways() {
+    fn servers_are_named_in_two_ways() {
         let servers = vec![
             "127.0.0.1:5353".parse().unwrap(),
             "[::1]:0".parse().unwrap(),
@@ -189,7 +177,6 @@ mod tests {
         });
         for fields in [
             format!("dns_resolvers: {SERVERS}\nuse_tcp_for_dns_lookups: true"),
-            format!("dns_resolution_config: {{resolvers: {SERVERS}, {options}}}"),
             cares(&format!("resolvers: {SERVERS}, {options}")),
             format!(
                 "use_tcp_for_dns_lookups: false\ndns_resolvers: []\n{}",
@@ -239,8 +226,8 @@ mod tests {
             &format!("{at}: the DNS resolver envoy.config.core.v3.Node is not built in"),
         );
         refused(
-            "dns_resolution_config: {}",
-            "dns_resolution_config.resolvers: value must contain at least 1 item(s), but has 0",
+            &cares("no_such: 1"),
+            &format!("{at}.no_such: unknown field \"no_such\" in xds_health.DnsResolver"),
         );
     }
 }

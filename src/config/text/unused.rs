@@ -74,6 +74,7 @@ const UNUSED: &[(&str, &[&str])] = &[
         &[
             "common_http_protocol_options",
             "connection_pool_per_downstream_connection",
+            "dns_resolution_config",
             "filters",
             "lb_subset_config",
             "least_request_lb_config",
