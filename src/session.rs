@@ -291,6 +291,15 @@ impl Session {
         self.fail(failure, check)
     }
 
+    /// Everything that is due later, or runs, is put off: this process could not do its part for so long.
+    pub fn postpone(&mut self, by: Duration) {
+        match &mut self.state {
+            State::Waiting { until: at }
+            | State::Queued { since: at }
+            | State::Attempting { deadline: at, .. } => *at = later(*at, by),
+        }
+    }
+
     /// A longer wait is cut short: traffic has ended the no-traffic interval. Envoy lets a running wait
     /// finish; so do we unless the embedder asks.
     pub fn handle_traffic(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
@@ -336,6 +345,9 @@ impl Session {
             } else {
                 transition = Transition::ChangePending;
             }
+        } else if first_check {
+            // The verdict is that of the check before this one. Envoy begins anew, so tells of it anew.
+            events[0] = Some(EventKind::AddHealthy { first_check });
         }
         if degraded != self.degraded {
             self.degraded = degraded;
@@ -380,7 +392,8 @@ impl Session {
                 self.failed = true;
                 self.failures = 0;
                 transition = Transition::Changed;
-                events[0] = Some(EventKind::EjectUnhealthy {
+                // What a changed check fails at first has never passed it: as with Envoy, it is not ejected.
+                events[0] = (!first_check).then_some(EventKind::EjectUnhealthy {
                     failure_type,
                     http_status_code,
                 });

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 mod cluster;
 mod sample;
+mod updates;
 
-pub use cluster::{CheckStats, ClusterStats, Membership, UpdateStats};
+pub use cluster::{CheckStats, ClusterStats, Membership};
 pub use sample::{HistogramView, Sample, Value};
+pub use updates::{ControlPlaneStats, Text, UpdateStats};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -135,6 +137,10 @@ pub struct EngineStats {
     pub attempts_queued: Gauge,
     /// `attempts_in_flight_limit`: how many may run at once.
     pub attempts_in_flight_limit: Gauge,
+    /// `attempts_late`: attempts, but for first checks, that began over a second late: overload.
+    pub attempts_late: Counter,
+    /// `stalls`: how often the process did not run for half a second or more, so that checks were put off.
+    pub stalls: Counter,
     /// `schedule_lag_ms`: by how much attempts began late.
     pub schedule_lag: Histogram,
     /// `round_trip_ms`: from sending to a satisfying answer.
@@ -152,6 +158,10 @@ pub struct Stats {
     pub cluster_manager: ClusterManagerStats,
     /// `xds_health.`.
     pub engine: EngineStats,
+    /// `cluster_manager.cds.`: how the subscription to clusters fares.
+    pub cds: UpdateStats,
+    /// `control_plane.`.
+    pub control_plane: ControlPlaneStats,
     clusters: RwLock<BTreeMap<Arc<str>, Arc<ClusterStats>>>,
 }
 
@@ -186,6 +196,7 @@ impl Stats {
         let mut samples = Vec::new();
         self.manager_samples(&mut samples);
         self.engine_samples(&mut samples);
+        self.control_plane_samples(&mut samples);
         // Held only to copy the list: who adds a cluster must not wait for all the names to be written.
         let clusters: Vec<_> = self
             .clusters
@@ -220,6 +231,16 @@ impl Stats {
         }
     }
 
+    fn control_plane_samples(&self, to: &mut Vec<Sample>) {
+        if self.control_plane.in_use() {
+            self.control_plane.samples(to);
+        }
+        let mut push = |stat: &str, sample: Sample| {
+            to.push(sample.named(format!("cluster_manager.cds.{stat}")));
+        };
+        self.cds.samples(&mut push, false);
+    }
+
     fn engine_samples(&self, to: &mut Vec<Sample>) {
         let engine = &self.engine;
         for (name, gauge) in [
@@ -230,6 +251,8 @@ impl Stats {
             to.push(Sample::gauge(format!("xds_health.{name}"), gauge));
         }
         for (name, counter) in [
+            ("attempts_late", &engine.attempts_late),
+            ("stalls", &engine.stalls),
             ("event_log.dropped", &engine.events_dropped),
             ("event_log.write_errors", &engine.event_write_errors),
         ] {

@@ -19,6 +19,8 @@ pub(super) fn text(samples: &[Sample]) -> String {
             Value::Counter(_) => 0,
             Value::Gauge(_) => 1,
             Value::Histogram(_) => 2,
+            // As with Envoy, words are not scraped.
+            Value::Text(_) => continue,
         };
         families
             .entry((group, &sample.family))
@@ -37,6 +39,7 @@ pub(super) fn text(samples: &[Sample]) -> String {
                     let _ = writeln!(to, "{name}{{{labels}}} {number}");
                 }
                 Value::Histogram(view) => write_histogram(&mut to, &name, &labels, view),
+                Value::Text(_) => (),
             }
         }
     }

@@ -66,6 +66,7 @@ impl Selection {
             Value::Counter(_) => Kind::Counters,
             Value::Gauge(_) => Kind::Gauges,
             Value::Histogram(_) => Kind::Histograms,
+            Value::Text(_) => Kind::TextReadouts,
         };
         (self.kind == Kind::All || self.kind == kind)
             && (sample.used || !self.used_only)
@@ -118,9 +119,12 @@ async fn show(shared: Arc<Shared>, query: &Query, default: Format) -> Result<Res
     })
 }
 
-/// Numbers first, then histograms, each by name.
+/// Words first, then numbers, then histograms, each by name.
 fn text(samples: &[Sample]) -> String {
     let mut to = String::new();
+    for (name, word) in words(samples) {
+        let _ = writeln!(to, "{name}: \"{word}\"");
+    }
     for (name, number) in numbers(samples) {
         let _ = writeln!(to, "{name}: {number}");
     }
@@ -143,6 +147,14 @@ fn text(samples: &[Sample]) -> String {
 fn json(samples: &[Sample]) -> String {
     let mut to = String::from("{\"stats\":[");
     let mut comma = "";
+    for (name, word) in words(samples) {
+        let _ = write!(to, "{comma}{{\"name\":");
+        write_string(&mut to, name);
+        to.push_str(",\"value\":");
+        write_string(&mut to, word);
+        to.push('}');
+        comma = ",";
+    }
     for (name, number) in numbers(samples) {
         let _ = write!(to, "{comma}{{\"name\":");
         write_string(&mut to, name);
@@ -182,14 +194,21 @@ fn json(samples: &[Sample]) -> String {
 fn numbers(samples: &[Sample]) -> impl Iterator<Item = (&str, u64)> {
     samples.iter().filter_map(|sample| match sample.value {
         Value::Counter(number) | Value::Gauge(number) => Some((&*sample.name, number)),
-        Value::Histogram(_) => None,
+        Value::Histogram(_) | Value::Text(_) => None,
     })
 }
 
 fn histograms(samples: &[Sample]) -> impl Iterator<Item = (&str, &HistogramView)> {
     samples.iter().filter_map(|sample| match &sample.value {
         Value::Histogram(view) => Some((&*sample.name, view)),
-        Value::Counter(_) | Value::Gauge(_) => None,
+        Value::Counter(_) | Value::Gauge(_) | Value::Text(_) => None,
+    })
+}
+
+fn words(samples: &[Sample]) -> impl Iterator<Item = (&str, &str)> {
+    samples.iter().filter_map(|sample| match &sample.value {
+        Value::Text(word) => Some((&*sample.name, &**word)),
+        Value::Counter(_) | Value::Gauge(_) | Value::Histogram(_) => None,
     })
 }
 

@@ -3,12 +3,15 @@
 use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use prost::Message as _;
 
 use crate::config::{At, Bootstrap, ConfigError, Format, Warnings, text::Document};
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
 use crate::registry::{Registry, Update};
+use crate::stats::Stats;
+use crate::xds::Client;
 
 /// Where the clusters of a bootstrap stand.
 const CLUSTERS: &str = "static_resources.clusters";
@@ -19,6 +22,8 @@ pub(super) struct Loaded {
     pub(super) bootstrap: Bootstrap,
     /// Its static clusters, with their checkers built.
     pub(super) clusters: Vec<Update>,
+    /// Follows its control planes.
+    pub(super) client: Client,
     pub(super) warnings: Warnings,
 }
 
@@ -32,7 +37,11 @@ pub(super) fn name(path: &Path) -> Cow<'_, str> {
 }
 
 /// Reads `path`, or standard input for `-`.
-pub(super) fn load(path: &Path, registry: &Registry) -> Result<Loaded, ConfigError> {
+pub(super) fn load(
+    path: &Path,
+    registry: &Registry,
+    stats: &Arc<Stats>,
+) -> Result<Loaded, ConfigError> {
     let unreadable = |error| ConfigError::new("", format!("cannot be read: {error}"));
     let (bytes, format) = if path == Path::new("-") {
         let mut bytes = Vec::new();
@@ -43,10 +52,15 @@ pub(super) fn load(path: &Path, registry: &Registry) -> Result<Loaded, ConfigErr
     } else {
         (std::fs::read(path).map_err(unreadable)?, Format::of(path))
     };
-    load_bytes(&bytes, format, registry)
+    load_bytes(&bytes, format, registry, stats)
 }
 
-fn load_bytes(bytes: &[u8], format: Format, registry: &Registry) -> Result<Loaded, ConfigError> {
+fn load_bytes(
+    bytes: &[u8],
+    format: Format,
+    registry: &Registry,
+    stats: &Arc<Stats>,
+) -> Result<Loaded, ConfigError> {
     let text = || {
         std::str::from_utf8(bytes)
             .map_err(|error| ConfigError::new("", format!("is no text: {error}")))
@@ -62,7 +76,7 @@ fn load_bytes(bytes: &[u8], format: Format, registry: &Registry) -> Result<Loade
         None => Bootstrap::from_bytes(bytes, &mut warnings),
     };
     let (result, wrong) = match read {
-        Ok(bootstrap) => build(bootstrap, warnings, registry),
+        Ok(bootstrap) => build(bootstrap, warnings, registry, stats),
         Err(error) => (
             None,
             Some(also(error, wrong_checkers(bytes, &document, registry))),
@@ -82,9 +96,14 @@ fn build(
     bootstrap: Bootstrap,
     warnings: Warnings,
     registry: &Registry,
+    stats: &Arc<Stats>,
 ) -> (Option<Loaded>, Option<ConfigError>) {
     let mut clusters = Vec::new();
-    let mut wrong: Option<ConfigError> = None;
+    let client = Client::new(&bootstrap, registry.clone(), Arc::clone(stats));
+    let (client, mut wrong) = match client {
+        Ok(client) => (Some(client), None),
+        Err(error) => (None, Some(error)),
+    };
     for (index, config) in bootstrap.clusters.iter().enumerate() {
         let built = config
             .require_built_in()
@@ -95,12 +114,13 @@ fn build(
             Err(error) => wrong = Some(before(wrong, error)),
         }
     }
-    let loaded = Loaded {
+    let loaded = client.map(|client| Loaded {
         bootstrap,
         clusters,
+        client,
         warnings,
-    };
-    (Some(loaded), wrong)
+    });
+    (loaded, wrong)
 }
 
 fn before(first: Option<ConfigError>, error: ConfigError) -> ConfigError {

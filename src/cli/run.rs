@@ -17,11 +17,12 @@ use crate::feed::FileSinkFactory;
 use crate::host::Address;
 use crate::registry::{Change, Registry};
 use crate::stats::Stats;
+use crate::xds::Client;
 
 /// How long answers of the admin port may still go on when the daemon stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-
-/// Changes that may wait for the engine. While there is no room, names are looked up all the same.
+/// Changes that may wait for the engine; when there are more, the control planes' streams wait. Names are
+/// looked up all the same.
 const CHANGES: usize = 64;
 
 pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
@@ -32,7 +33,7 @@ pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
     let stats = Arc::new(Stats::default());
     let registry = Registry::default().with_sink(FileSinkFactory::new(Arc::clone(&stats)));
     let name = load::name(&args.config.config);
-    let loaded = match load::load(&args.config.config, &registry) {
+    let loaded = match load::load(&args.config.config, &registry, &stats) {
         Ok(loaded) => loaded,
         Err(error) => return complain(err, &name, &error),
     };
@@ -78,6 +79,7 @@ async fn serve(
     let Loaded {
         bootstrap,
         clusters,
+        client,
         ..
     } = loaded;
     let listener = match bootstrap.admin.and_then(|admin| admin.address) {
@@ -89,9 +91,7 @@ async fn serve(
         .await
         .map_err(io::Error::other)?;
     let (changes, from_dns) = mpsc::channel(CHANGES);
-    // It ends when this handle goes.
     let resolver = dns::Resolver::start(Arc::clone(engine.stats()), changes);
-    tokio::spawn(apply(engine.clone(), from_dns));
     for cluster in clusters {
         let config = Arc::clone(&cluster.config);
         engine
@@ -100,6 +100,7 @@ async fn serve(
             .map_err(io::Error::other)?;
         resolver.set_cluster(&config).await;
     }
+    tokio::spawn(follow(client, resolver, from_dns, engine.clone()));
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
         let admin = Admin::new(engine.clone()).with_node(bootstrap.node);
@@ -110,17 +111,33 @@ async fn serve(
     });
     signals.until_told_to_stop(&registry).await;
     tracing::info!("stopping");
-    drop((stop, resolver));
+    drop(stop);
     if let Some(served) = served {
         served.await.map_err(io::Error::other)?;
     }
     Ok(())
 }
 
-/// Does what is told, until nobody tells more or the engine has ended.
-async fn apply(engine: Engine, mut changes: mpsc::Receiver<Change>) {
-    while let Some(change) = changes.recv().await {
-        if engine.apply(change).await.is_err() {
+/// Does what control planes and name servers tell.
+async fn follow(
+    client: Client,
+    resolver: dns::Resolver,
+    mut from_dns: mpsc::Receiver<Change>,
+    engine: Engine,
+) {
+    let (changes, mut told) = mpsc::channel(CHANGES);
+    tokio::spawn(client.run(changes));
+    loop {
+        let done = tokio::select! {
+            Some(change) = told.recv() => {
+                let done = engine.apply(change.clone()).await;
+                resolver.apply(&change).await;
+                done
+            }
+            Some(change) = from_dns.recv() => engine.apply(change).await,
+            else => return,
+        };
+        if done.is_err() {
             return;
         }
     }

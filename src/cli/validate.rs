@@ -1,6 +1,7 @@
 //! `xds-health validate`.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use super::load::{self, Loaded};
 use super::{ConfigArgs, complain, say};
@@ -8,7 +9,7 @@ use crate::registry::Registry;
 
 pub(super) fn validate(args: &ConfigArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let name = load::name(&args.config);
-    match load::load(&args.config, &Registry::default()) {
+    match load::load(&args.config, &Registry::default(), &Arc::default()) {
         Ok(Loaded { warnings, .. }) => {
             for line in warnings.to_string().lines() {
                 say(err, format_args!("{name}: warning: {line}\n"));

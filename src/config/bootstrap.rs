@@ -1,6 +1,6 @@
 //! What the process is started with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use super::{
 use crate::host::Address;
 use crate::proto::envoy::config::bootstrap::v3::bootstrap::DynamicResources;
 use crate::proto::envoy::config::bootstrap::v3::{Admin as AdminMessage, Bootstrap as Message};
+use crate::proto::envoy::config::cluster::v3::Cluster as ClusterMessage;
 use crate::proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use crate::proto::envoy::config::core::v3::{ApiConfigSource, Node};
 use crate::validate::FieldPath;
@@ -42,6 +43,9 @@ pub struct Bootstrap {
     pub dynamic_resources: Option<Arc<DynamicResources>>,
     /// `hds_config`: from where health checks are told, and where they are reported.
     pub hds_config: Option<Arc<ApiConfigSource>>,
+    /// The clusters of `static_resources` by which control planes can be reached, since HTTP/2 is spoken to
+    /// them: by name, as they were given.
+    pub control_planes: BTreeMap<String, Arc<ClusterMessage>>,
     /// `stats_flush_interval`; default 5 s.
     pub stats_flush_interval: Duration,
 }
@@ -219,6 +223,7 @@ impl Bootstrap {
             limits: limits.unwrap_or_default(),
             dynamic_resources: message.dynamic_resources.clone().map(Arc::new),
             hds_config: message.hds_config.clone().map(Arc::new),
+            control_planes: control_planes(message),
             stats_flush_interval: flush
                 .and_then(wire::duration)
                 .unwrap_or(Duration::from_secs(5)),
@@ -266,6 +271,21 @@ fn read_clusters(message: &Message, at: &FieldPath<'_>, report: &mut Report) -> 
         clusters.push(cluster);
     }
     clusters
+}
+
+/// A cluster of a few hundred thousand hosts is never kept twice for this: none of these speaks HTTP/2.
+fn control_planes(message: &Message) -> BTreeMap<String, Arc<ClusterMessage>> {
+    let clusters = message
+        .static_resources
+        .iter()
+        .flat_map(|all| &all.clusters);
+    clusters
+        .filter(|cluster| {
+            cluster.http2_protocol_options.is_some()
+                || !cluster.typed_extension_protocol_options.is_empty()
+        })
+        .map(|cluster| (cluster.name.clone(), Arc::new(cluster.clone())))
+        .collect()
 }
 
 fn read_admin(message: &AdminMessage, at: &FieldPath<'_>, report: &mut Report) -> Admin {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{Counter, Gauge, Sample};
+use super::{Counter, Gauge, Sample, UpdateStats};
 use crate::event::{Reason, Shortage};
 use crate::host::{Health, HealthFlags};
 
@@ -143,36 +143,6 @@ impl Membership {
     }
 }
 
-/// The `update_` stats of a cluster whose hosts are told while it runs, or found by name.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct UpdateStats {
-    /// `update_attempt`: lookups that were begun.
-    pub attempt: Counter,
-    /// `update_success`: lookups that gave an answer.
-    pub success: Counter,
-    /// `update_failure`: lookups that failed.
-    pub failure: Counter,
-    /// `update_empty`: always 0 for names, as with Envoy.
-    pub empty: Counter,
-    /// `update_no_rebuild`: answers that changed nothing.
-    pub no_rebuild: Counter,
-}
-
-impl UpdateStats {
-    fn samples(&self, push: &mut dyn FnMut(&str, Sample)) {
-        for (name, counter) in [
-            ("update_attempt", &self.attempt),
-            ("update_success", &self.success),
-            ("update_failure", &self.failure),
-            ("update_empty", &self.empty),
-            ("update_no_rebuild", &self.no_rebuild),
-        ] {
-            push(name, Sample::counter(name.to_owned(), counter));
-        }
-    }
-}
-
 /// The stats of a cluster.
 #[derive(Debug)]
 pub struct ClusterStats {
@@ -183,8 +153,8 @@ pub struct ClusterStats {
     pub healthy: Gauge,
     /// `health_check.degraded` of a cluster with named checks.
     pub degraded: Gauge,
-    /// `update_*`.
-    pub updates: UpdateStats,
+    /// `update_*`: how the subscription to its endpoints, or the lookups of its names, fare.
+    pub updates: Arc<UpdateStats>,
     checks: RwLock<BTreeMap<Arc<str>, Arc<CheckStats>>>,
 }
 
@@ -195,7 +165,7 @@ impl ClusterStats {
             membership: Membership::default(),
             healthy: Gauge::default(),
             degraded: Gauge::default(),
-            updates: UpdateStats::default(),
+            updates: Arc::default(),
             checks: RwLock::default(),
         }
     }
@@ -239,11 +209,11 @@ impl ClusterStats {
         push(to, "membership_excluded", |n, s| {
             Sample::gauge(n, &s.membership.excluded)
         });
-        let mut push = |stat: &str, mut sample: Sample| {
-            sample.name = format!("cluster.{name}.{stat}");
+        let mut push = |stat: &str, sample: Sample| {
+            let sample = sample.named(format!("cluster.{name}.{stat}"));
             to.push(sample.with_labels(format!("cluster_{stat}"), of_cluster.clone()));
         };
-        self.updates.samples(&mut push);
+        self.updates.samples(&mut push, true);
         let family = "cluster_health_check";
         let prefix = format!("cluster.{name}.health_check");
         let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,8 @@
 //! A stat as a reader sees it.
 
-use super::{Counter, Gauge, Histogram};
+use std::sync::Arc;
+
+use super::{Counter, Gauge, Histogram, Text};
 
 /// The value of a stat.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +14,8 @@ pub enum Value {
     Gauge(u64),
     /// Durations in milliseconds.
     Histogram(HistogramView),
+    /// A word.
+    Text(Arc<str>),
 }
 
 /// What a [`Histogram`] has counted.
@@ -98,6 +102,20 @@ impl Sample {
         let view = histogram.view();
         let used = view.count() > 0;
         Self::plain(name, Value::Histogram(view), used)
+    }
+
+    /// A word without labels.
+    pub fn text(name: String, text: &Text) -> Self {
+        let text = text.value();
+        let used = !text.is_empty();
+        Self::plain(name, Value::Text(text), used)
+    }
+
+    /// The same stat under another name, and a family that follows from it.
+    pub(super) fn named(mut self, name: String) -> Self {
+        self.family = name.replace(['.', '-'], "_");
+        self.name = name;
+        self
     }
 
     /// The same stat under `family` with `labels` for Prometheus.

@@ -1,0 +1,227 @@
+//! Streams: one task each, which opens its stream, hands over what comes, and opens it again when it ends.
+//!
+//! A stream that ends is opened again after a wait, however it ended: by status OK or another, by GOAWAY, because
+//! nobody listens, because TLS failed, or because pings were not answered. The wait is the first again once the
+//! server has given an answer.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::codec::Streaming;
+use tonic::transport::Channel;
+use tonic::{Request as Call, Status};
+
+use super::backoff::Backoff;
+use super::files::FileError;
+use super::sources::{SourceId, Stream};
+use super::subscription::{Answer, Request, Response, Variant};
+use crate::proto::envoy::service::cluster::v3::cluster_discovery_service_client::ClusterDiscoveryServiceClient;
+use crate::proto::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+use crate::proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use crate::proto::envoy::service::endpoint::v3::endpoint_discovery_service_client::EndpointDiscoveryServiceClient;
+
+/// Requests that may wait for a stream. What does not fit stays where it can still be joined with others.
+const REQUESTS: usize = 16;
+
+/// Which service a stream is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Aggregated,
+    Clusters,
+    Endpoints,
+}
+
+/// What a stream has to tell.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// It was opened; requests go here.
+    Opened(mpsc::Sender<Request>),
+    /// The server has said something.
+    Response(Response),
+    /// It has ended, or could not be opened.
+    Closed,
+    /// A file was read.
+    File(Result<Answer, FileError>),
+}
+
+/// Keeps a stream open until nobody listens to its events.
+pub(super) async fn run(
+    id: SourceId,
+    stream: Arc<Stream>,
+    kind: Kind,
+    message_bytes: usize,
+    seed: u64,
+    events: mpsc::Sender<(SourceId, Event)>,
+) {
+    let service = &stream.service;
+    let (base, max) = service.backoff;
+    let mut backoff = Backoff::new(base, max, seed);
+    let mut turn = 0;
+    let message_bytes = service.message_bytes.unwrap_or(message_bytes);
+    loop {
+        match service.connect(&mut turn).await {
+            Err(error) => {
+                tracing::warn!(control_plane = %service.name, %error, "cannot connect");
+            }
+            Ok(channel) => {
+                let (requests, queue) = mpsc::channel(REQUESTS);
+                if events.send((id, Event::Opened(requests))).await.is_err() {
+                    return;
+                }
+                tracing::info!(control_plane = %service.name, "stream opened");
+                let mut wire = Wire {
+                    channel,
+                    stream: &stream,
+                    kind,
+                    message_bytes,
+                };
+                let ended = wire.exchange(queue, |response| {
+                    backoff.reset();
+                    events.send((id, Event::Response(response)))
+                });
+                match ended.await {
+                    Err(Gone) => return,
+                    Ok(status) => tracing::warn!(
+                        control_plane = %service.name,
+                        code = ?status.code(),
+                        message = status.message(),
+                        "stream ended"
+                    ),
+                }
+            }
+        }
+        if events.send((id, Event::Closed)).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+/// Nobody listens to events any more.
+struct Gone;
+
+/// A stream to be.
+struct Wire<'a> {
+    channel: Channel,
+    stream: &'a Stream,
+    kind: Kind,
+    message_bytes: usize,
+}
+
+impl Wire<'_> {
+    /// Opens the stream, sends what `queue` gives, and hands each response to `tell`. The end of the stream is
+    /// the result; the status is OK if the server ended it.
+    async fn exchange<F, Fut, E>(
+        &mut self,
+        queue: mpsc::Receiver<Request>,
+        tell: F,
+    ) -> Result<Status, Gone>
+    where
+        F: FnMut(Response) -> Fut,
+        Fut: Future<Output = Result<(), E>>,
+    {
+        let queue = ReceiverStream::new(queue);
+        match self.stream.variant {
+            Variant::Sotw => {
+                let requests = queue.filter_map(|request| match request {
+                    Request::Sotw(request) => Some(request),
+                    Request::Delta(_) => None,
+                });
+                let opened = self.sotw(self.call(requests)).await;
+                follow(opened, Response::Sotw, tell).await
+            }
+            Variant::Delta => {
+                let requests = queue.filter_map(|request| match request {
+                    Request::Delta(request) => Some(request),
+                    Request::Sotw(_) => None,
+                });
+                let opened = self.delta(self.call(requests)).await;
+                follow(opened, Response::Delta, tell).await
+            }
+        }
+    }
+
+    fn call<S>(&self, requests: S) -> Call<S> {
+        let mut call = Call::new(requests);
+        *call.metadata_mut() = self.stream.service.metadata();
+        call
+    }
+
+    async fn sotw(
+        &self,
+        call: Call<impl tokio_stream::Stream<Item = DiscoveryRequest> + Send + 'static>,
+    ) -> Result<Streaming<crate::proto::envoy::service::discovery::v3::DiscoveryResponse>, Status>
+    {
+        let (channel, bytes) = (self.channel.clone(), self.message_bytes);
+        let answer = match self.kind {
+            Kind::Aggregated => {
+                let client = AggregatedDiscoveryServiceClient::new(channel);
+                let mut client = client.max_decoding_message_size(bytes);
+                client.stream_aggregated_resources(call).await
+            }
+            Kind::Clusters => {
+                let client = ClusterDiscoveryServiceClient::new(channel);
+                let mut client = client.max_decoding_message_size(bytes);
+                client.stream_clusters(call).await
+            }
+            Kind::Endpoints => {
+                let client = EndpointDiscoveryServiceClient::new(channel);
+                let mut client = client.max_decoding_message_size(bytes);
+                client.stream_endpoints(call).await
+            }
+        };
+        answer.map(tonic::Response::into_inner)
+    }
+
+    async fn delta(
+        &self,
+        call: Call<impl tokio_stream::Stream<Item = DeltaDiscoveryRequest> + Send + 'static>,
+    ) -> Result<
+        Streaming<crate::proto::envoy::service::discovery::v3::DeltaDiscoveryResponse>,
+        Status,
+    > {
+        let (channel, bytes) = (self.channel.clone(), self.message_bytes);
+        let answer = match self.kind {
+            Kind::Aggregated => {
+                let client = AggregatedDiscoveryServiceClient::new(channel);
+                let mut client = client.max_decoding_message_size(bytes);
+                client.delta_aggregated_resources(call).await
+            }
+            Kind::Clusters => {
+                let client = ClusterDiscoveryServiceClient::new(channel);
+                let mut client = client.max_decoding_message_size(bytes);
+                client.delta_clusters(call).await
+            }
+            Kind::Endpoints => {
+                let client = EndpointDiscoveryServiceClient::new(channel);
+                let mut client = client.max_decoding_message_size(bytes);
+                client.delta_endpoints(call).await
+            }
+        };
+        answer.map(tonic::Response::into_inner)
+    }
+}
+
+async fn follow<M, F, Fut, E>(
+    opened: Result<Streaming<M>, Status>,
+    wrap: fn(M) -> Response,
+    mut tell: F,
+) -> Result<Status, Gone>
+where
+    F: FnMut(Response) -> Fut,
+    Fut: Future<Output = Result<(), E>>,
+{
+    let mut responses = match opened {
+        Ok(responses) => responses,
+        Err(status) => return Ok(status),
+    };
+    loop {
+        match responses.message().await {
+            Ok(Some(message)) => tell(wrap(message)).await.map_err(|_| Gone)?,
+            Ok(None) => return Ok(Status::ok("")),
+            Err(status) => return Ok(status),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The driver: moves messages between streams, the state and whoever takes changes.
+//!
+//! One task owns all subscriptions. Its inputs are one closed enum of events and the next deadline; after each
+//! it does what the state asks for. Streams are tasks of their own, which end with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::ads::{self, Event, Kind};
+use super::rate::Bucket;
+use super::sources::{Source, SourceId, Stream};
+use super::state::Want;
+use super::subscription::{Answer, Request, Subscriptions, Verdict};
+use super::{CLUSTER, Client, ENDPOINTS, clock, files, lock};
+use crate::registry::Change;
+
+/// Events that may wait; streams wait when there are more.
+const EVENTS: usize = 16;
+/// How often the age of the configuration is told.
+const TICK: Duration = Duration::from_secs(1);
+
+pub(super) struct Driver {
+    client: Client,
+    changes: mpsc::Sender<Change>,
+    events: mpsc::Sender<(SourceId, Event)>,
+    inputs: mpsc::Receiver<(SourceId, Event)>,
+    streams: BTreeMap<SourceId, Open>,
+    files: BTreeMap<SourceId, files::Handle>,
+    tasks: JoinSet<()>,
+    random: fastrand::Rng,
+    /// Clusters are waited for until then.
+    first_clusters: Option<Instant>,
+    taken: Option<Instant>,
+    lost: Instant,
+}
+
+/// A stream and what is asked for on it.
+struct Open {
+    stream: Arc<Stream>,
+    subscriptions: Subscriptions,
+    requests: Option<mpsc::Sender<Request>>,
+    bucket: Option<Bucket>,
+    /// When there is a token again for the request that waits.
+    refill: Option<Instant>,
+    task: tokio::task::AbortHandle,
+}
+
+/// Nobody takes changes any more.
+struct Ended;
+
+impl Driver {
+    pub(super) fn new(client: Client, changes: mpsc::Sender<Change>) -> Self {
+        let (events, inputs) = mpsc::channel(EVENTS);
+        let seed = client.options.seed.unwrap_or_else(|| fastrand::u64(..));
+        let now = clock::now();
+        let first_clusters = client.cds.and(client.cds_timeout);
+        Self {
+            first_clusters: first_clusters.and_then(|wait| now.checked_add(wait)),
+            client,
+            changes,
+            events,
+            inputs,
+            streams: BTreeMap::new(),
+            files: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            random: fastrand::Rng::with_seed(seed),
+            taken: None,
+            lost: now,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let ads = lock(&self.client.state).sources.ads();
+        if let Some(ads) = ads {
+            self.stream(ads);
+        }
+        if let Some(cds) = self.client.cds {
+            self.client.stats.cds.attempt();
+            self.ask_for_clusters(cds);
+        }
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            if self.act().await.is_err() {
+                return;
+            }
+            let due = self.due();
+            let sleep = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = self.inputs.recv() => match event {
+                    Some((id, event)) => self.handle_event(id, event),
+                    None => return,
+                },
+                () = sleep => self.handle_timeout(),
+                _ = tick.tick() => self.tell_age(),
+                () = self.changes.closed() => return,
+            }
+        }
+    }
+
+    /// Does what the state asks for: tells changes, asks for endpoints, sends requests.
+    async fn act(&mut self) -> Result<(), Ended> {
+        let mut changes = Vec::new();
+        let mut wants = Vec::new();
+        {
+            let mut state = lock(&self.client.state);
+            changes.extend(std::iter::from_fn(|| state.poll_change()));
+            wants.extend(std::iter::from_fn(|| state.poll_want()));
+        }
+        for want in wants {
+            match want {
+                Want::Endpoints(source, name) => self.ask_for_endpoints(source, name),
+                Want::NoEndpoints(source, name) => self.drop_endpoints(source, &name),
+            }
+        }
+        self.send_requests();
+        for change in changes {
+            self.changes.send(change).await.map_err(|_| Ended)?;
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let state = lock(&self.client.state).poll_timeout();
+        let refills = self.streams.values().filter_map(|open| open.refill);
+        refills.chain(state).chain(self.first_clusters).min()
+    }
+
+    fn handle_timeout(&mut self) {
+        let time = clock::time();
+        lock(&self.client.state).handle_timeout(time);
+        if self.first_clusters.is_some_and(|at| at <= time.now) {
+            self.first_clusters = None;
+            tracing::warn!("no clusters came in time");
+            self.client.stats.cds.timed_out();
+        }
+    }
+
+    fn handle_event(&mut self, id: SourceId, event: Event) {
+        match event {
+            Event::Opened(requests) => {
+                let Some(open) = self.streams.get_mut(&id) else {
+                    return;
+                };
+                open.requests = Some(requests);
+                open.subscriptions.handle_stream_opened();
+                let now = clock::now();
+                let rate = open.stream.rate;
+                open.bucket = rate.map(|(most, rate)| Bucket::new(most, rate, now));
+                if open.stream.aggregated {
+                    self.client.stats.control_plane.connected_state.set(1);
+                }
+            }
+            Event::Closed => self.handle_closed(id),
+            Event::Response(response) => {
+                let Some(open) = self.streams.get_mut(&id) else {
+                    return;
+                };
+                if let Some(identifier) = response.control_plane() {
+                    self.client.stats.control_plane.identifier.set(identifier);
+                }
+                let type_url = response.type_url().to_owned();
+                let Some((type_url, answer)) = open.subscriptions.handle_response(response) else {
+                    tracing::debug!(type_url, "an answer that nobody asked for");
+                    return;
+                };
+                let verdict = self.judge(id, type_url, &answer);
+                if let Some(open) = self.streams.get_mut(&id) {
+                    open.subscriptions
+                        .handle_verdict(type_url, &answer, verdict);
+                }
+            }
+            Event::File(result) => self.handle_file(id, result),
+        }
+    }
+
+    fn handle_file(&mut self, id: SourceId, result: Result<Answer, files::FileError>) {
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::warn!(%error, "a file cannot be taken");
+                if self.client.cds == Some(id) {
+                    self.client.stats.cds.rejected();
+                }
+                lock(&self.client.state).handle_failure(id);
+                return;
+            }
+        };
+        let type_url = if self.client.cds == Some(id) {
+            CLUSTER
+        } else {
+            ENDPOINTS
+        };
+        self.judge(id, type_url, &answer);
+    }
+
+    /// Hands an answer to the state.
+    fn judge(&mut self, id: SourceId, type_url: &str, answer: &Answer) -> Verdict {
+        let time = clock::time();
+        let mut state = lock(&self.client.state);
+        let verdict = if type_url == CLUSTER {
+            let verdict = state.handle_clusters(time, answer);
+            self.first_clusters = None;
+            let stats = &self.client.stats.cds;
+            match verdict.error {
+                None => stats.success(time.wall, &answer.version),
+                Some(_) => stats.rejected(),
+            }
+            verdict
+        } else {
+            state.handle_endpoints(time, id, answer)
+        };
+        if verdict.error.is_none() {
+            self.taken = Some(time.now);
+        }
+        verdict
+    }
+
+    fn handle_closed(&mut self, id: SourceId) {
+        let Some(open) = self.streams.get_mut(&id) else {
+            return;
+        };
+        open.requests = None;
+        open.refill = None;
+        open.subscriptions.handle_stream_closed();
+        if open.stream.aggregated {
+            let state = &self.client.stats.control_plane.connected_state;
+            if state.value() > 0 {
+                self.lost = clock::now();
+            }
+            state.set(0);
+        }
+        if self.client.cds == Some(id) {
+            self.client.stats.cds.failure();
+        }
+        lock(&self.client.state).handle_failure(id);
+    }
+
+    fn ask_for_clusters(&mut self, cds: SourceId) {
+        match self.source(cds).as_deref() {
+            Some(Source::Stream(_)) => {
+                if let Some(open) = self.stream(cds) {
+                    open.subscriptions.subscribe_all(CLUSTER);
+                }
+            }
+            Some(Source::File(_)) => self.file(cds),
+            None => (),
+        }
+    }
+
+    fn ask_for_endpoints(&mut self, source: SourceId, name: Arc<str>) {
+        match self.source(source).as_deref() {
+            Some(Source::Stream(_)) => {
+                if let Some(open) = self.stream(source) {
+                    open.subscriptions.subscribe(ENDPOINTS, name);
+                }
+            }
+            Some(Source::File(_)) => self.file(source),
+            None => (),
+        }
+    }
+
+    fn drop_endpoints(&mut self, source: SourceId, name: &Arc<str>) {
+        let Some(open) = self.streams.get_mut(&source) else {
+            return;
+        };
+        open.subscriptions.unsubscribe(ENDPOINTS, name);
+        if open.subscriptions.is_idle() && !open.stream.aggregated {
+            open.task.abort();
+            self.streams.remove(&source);
+        }
+    }
+
+    fn source(&self, id: SourceId) -> Option<Arc<Source>> {
+        lock(&self.client.state).sources.get(id).cloned()
+    }
+
+    /// The stream of a source, which is opened if it is not.
+    fn stream(&mut self, id: SourceId) -> Option<&mut Open> {
+        if !self.streams.contains_key(&id) {
+            let source = self.source(id)?;
+            let Source::Stream(stream) = &*source else {
+                return None;
+            };
+            let kind = match (stream.aggregated, self.client.cds == Some(id)) {
+                (true, _) => Kind::Aggregated,
+                (false, true) => Kind::Clusters,
+                (false, false) => Kind::Endpoints,
+            };
+            let stream = Arc::clone(stream);
+            let node = self.client.node.clone();
+            let subscriptions = Subscriptions::new(stream.variant, node, stream.node_once);
+            let task = self.tasks.spawn(ads::run(
+                id,
+                Arc::clone(&stream),
+                kind,
+                self.client.options.limits.message_bytes,
+                self.random.u64(..),
+                self.events.clone(),
+            ));
+            let open = Open {
+                stream,
+                subscriptions,
+                requests: None,
+                bucket: None,
+                refill: None,
+                task,
+            };
+            self.streams.insert(id, open);
+        }
+        self.streams.get_mut(&id)
+    }
+
+    /// Follows a file, or has it read again.
+    fn file(&mut self, id: SourceId) {
+        if let Some(handle) = self.files.get(&id) {
+            handle.read_again();
+            return;
+        }
+        let Some(source) = self.source(id) else {
+            return;
+        };
+        let Source::File(file) = &*source else {
+            return;
+        };
+        let (handle, followed) = files::follow(id, file.clone(), self.events.clone());
+        self.tasks.spawn(followed);
+        self.files.insert(id, handle);
+    }
+
+    fn send_requests(&mut self) {
+        let stats = &self.client.stats.control_plane;
+        let mut waiting = 0;
+        for open in self.streams.values_mut() {
+            let Some(requests) = &open.requests else {
+                continue;
+            };
+            open.refill = None;
+            while open.subscriptions.has_request() {
+                // A full queue is looked at again with the next event, a second from now at the latest.
+                let Ok(place) = requests.try_reserve() else {
+                    break;
+                };
+                if let Some(bucket) = &mut open.bucket
+                    && let Err(at) = bucket.take(clock::now())
+                {
+                    stats.rate_limit_enforced.inc();
+                    open.refill = Some(at);
+                    break;
+                }
+                let Some(request) = open.subscriptions.poll_request() else {
+                    break;
+                };
+                place.send(request);
+            }
+            waiting += u64::from(open.subscriptions.has_request());
+        }
+        if stats.pending_requests.value() != waiting || !stats.pending_requests.used() {
+            stats.pending_requests.set(waiting);
+        }
+    }
+
+    fn tell_age(&mut self) {
+        let now = clock::now();
+        let since = |at: Instant| now.saturating_duration_since(at).as_secs();
+        let stats = &self.client.stats.control_plane;
+        stats.config_age.set(self.taken.map_or(0, since));
+        let connected = stats.connected_state.value() > 0;
+        stats
+            .disconnected
+            .set(if connected { 0 } else { since(self.lost) });
+    }
+}

@@ -1,0 +1,127 @@
+//! Resources from files: `path_config_source`.
+//!
+//! A file holds a `DiscoveryResponse`. It is read at first, and again when something is moved to its name, as by
+//! Envoy: a change in place is not noticed, since it could be seen half done. With `watched_directory` what is
+//! moved into that directory is the sign instead, and with `watch_modify` also what changes there in place; with
+//! `poll_interval` the file is compared at each turn.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{Notify, mpsc};
+
+use super::ads::Event;
+use super::sources::{File, SourceId};
+use super::subscription::Answer;
+use crate::config::text::Document;
+use crate::config::{ConfigError, Format};
+use crate::proto::envoy::service::discovery::v3::DiscoveryResponse;
+use prost::Message;
+
+mod watch;
+
+use watch::Watch;
+
+/// Why a file was not taken.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", path.display())]
+pub(super) struct FileError {
+    path: PathBuf,
+    reason: String,
+}
+
+/// Has a file read again.
+#[derive(Debug)]
+pub(super) struct Handle(Arc<Notify>);
+
+impl Handle {
+    pub(super) fn read_again(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// Follows `file`: the handle has it read again, the future is to be run.
+pub(super) fn follow(
+    id: SourceId,
+    file: File,
+    events: mpsc::Sender<(SourceId, Event)>,
+) -> (Handle, impl Future<Output = ()> + Send) {
+    let again = Arc::new(Notify::new());
+    let handle = Handle(Arc::clone(&again));
+    (handle, run(id, file, again, events))
+}
+
+async fn run(
+    id: SourceId,
+    file: File,
+    again: Arc<Notify>,
+    events: mpsc::Sender<(SourceId, Event)>,
+) {
+    let mut watch = match Watch::new(&file) {
+        Ok(watch) => Some(watch),
+        Err(error) => {
+            let path = file.path.display();
+            tracing::warn!(%path, %error, "a file cannot be watched, so its changes will not be seen");
+            None
+        }
+    };
+    let mut last = None;
+    let mut force = true;
+    loop {
+        let bytes = std::fs::read(&file.path);
+        if force || last.as_ref() != bytes.as_ref().ok() {
+            let answer = match &bytes {
+                Ok(bytes) => parse(&file, bytes),
+                Err(error) => Err(error.to_string()),
+            };
+            let answer = answer.map_err(|reason| FileError {
+                path: file.path.clone(),
+                reason,
+            });
+            if events.send((id, Event::File(answer))).await.is_err() {
+                return;
+            }
+        }
+        if file.poll.is_some() {
+            last = bytes.ok();
+        }
+        let moved = async {
+            match &mut watch {
+                Some(watch) => watch.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let poll = async {
+            match file.poll {
+                Some(poll) => tokio::time::sleep(poll).await,
+                None => std::future::pending().await,
+            }
+        };
+        force = tokio::select! {
+            () = again.notified() => true,
+            () = moved => true,
+            () = poll => false,
+            () = events.closed() => return,
+        };
+    }
+}
+
+fn parse(file: &File, bytes: &[u8]) -> Result<Answer, String> {
+    let text = || std::str::from_utf8(bytes).map_err(|error| format!("is no text: {error}"));
+    let document = match Format::of(&file.path) {
+        Format::Binary => {
+            let response = DiscoveryResponse::decode(bytes);
+            return response
+                .map(Answer::from)
+                .map_err(|error| error.to_string());
+        }
+        Format::Json => Document::from_json(text()?),
+        Format::Yaml => Document::from_yaml(text()?),
+    };
+    let document = document.map_err(|error| error.to_string())?;
+    let read = document.read::<DiscoveryResponse>();
+    match ConfigError::from_faults(read.faults) {
+        Some(error) => Err(error.located_in(&document).to_string()),
+        None => Ok(read.message.into()),
+    }
+}

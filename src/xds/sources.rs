@@ -1,0 +1,236 @@
+//! Whom resources are asked for from.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+
+use super::channel::{Planes, Service};
+use super::subscription::Variant;
+use crate::config::{At, ConfigError};
+use crate::proto::envoy::config::core::v3::api_config_source::ApiType;
+use crate::proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use crate::proto::envoy::config::core::v3::{ApiConfigSource, ConfigSource, PathConfigSource};
+
+/// Names a source. Sources are never forgotten: there are as many as the configuration ever named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SourceId(pub(super) usize);
+
+#[derive(Debug)]
+pub(super) enum Source {
+    /// A stream of its own, for resources of one type; or the aggregated one.
+    Stream(Arc<Stream>),
+    /// A file.
+    File(File),
+}
+
+/// How a stream is to be.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) service: Arc<Service>,
+    pub(super) variant: Variant,
+    /// `set_node_on_first_message_only`.
+    pub(super) node_once: bool,
+    /// `rate_limit_settings`: tokens at most, and how many come each second.
+    pub(super) rate: Option<(u32, f64)>,
+    pub(super) aggregated: bool,
+}
+
+/// A file that holds a response.
+///
+/// Source: `envoy.config.core.v3.PathConfigSource`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    /// `watched_directory`: what is moved in there is the sign to read again.
+    pub(super) directory: Option<PathBuf>,
+    /// `watched_directory.watch_modify`: so is a change in place.
+    pub(super) modify: bool,
+    /// `poll_interval`.
+    pub(super) poll: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    planes: Planes,
+    list: Vec<Arc<Source>>,
+    keys: HashMap<Vec<u8>, SourceId>,
+    ads: Option<SourceId>,
+    cds: Option<SourceId>,
+}
+
+impl Sources {
+    /// Knows the aggregated stream, if there is one.
+    pub(super) fn new(planes: Planes, ads: Option<&ApiConfigSource>) -> Result<Self, ConfigError> {
+        let mut sources = Self {
+            planes,
+            ..Self::default()
+        };
+        if let Some(ads) = ads {
+            let mut stream = sources.stream(ads).at("ads_config")?;
+            stream.aggregated = true;
+            sources.ads = Some(sources.push(Source::Stream(Arc::new(stream))));
+        }
+        Ok(sources)
+    }
+
+    pub(super) fn ads(&self) -> Option<SourceId> {
+        self.ads
+    }
+
+    pub(super) fn get(&self, id: SourceId) -> Option<&Arc<Source>> {
+        self.list.get(id.0)
+    }
+
+    /// Reads where clusters come from, which is where `self` leads from then on.
+    pub(super) fn set_cds(&mut self, source: &ConfigSource) -> Result<SourceId, ConfigError> {
+        // Its stream is not one for endpoints, even if it is described alike.
+        let id = match &source.config_source_specifier {
+            Some(ConfigSourceSpecifier::ApiConfigSource(api)) => {
+                let stream = self.stream(api).at("api_config_source")?;
+                self.push(Source::Stream(Arc::new(stream)))
+            }
+            _ => self.of(source)?,
+        };
+        self.cds = Some(id);
+        Ok(id)
+    }
+
+    /// The source that a message tells of.
+    ///
+    /// # Errors
+    ///
+    /// It is of a kind that cannot be asked; paths are relative to it.
+    pub(super) fn of(&mut self, source: &ConfigSource) -> Result<SourceId, ConfigError> {
+        let key = ConfigSource {
+            config_source_specifier: source.config_source_specifier.clone(),
+            ..ConfigSource::default()
+        };
+        let key = key.encode_to_vec();
+        if let Some(id) = self.keys.get(&key) {
+            return Ok(*id);
+        }
+        let missing = |field, reason: &str| ConfigError::new(field, reason);
+        let made = match &source.config_source_specifier {
+            None => return Err(missing("config_source_specifier", "value is required")),
+            Some(ConfigSourceSpecifier::Ads(_)) => {
+                let reason = "there is no ads_config in dynamic_resources";
+                return self.ads.ok_or_else(|| missing("ads", reason));
+            }
+            Some(ConfigSourceSpecifier::Self_(_)) => {
+                let reason = "the cluster came from no server that could be asked again";
+                let cds = self.cds.ok_or_else(|| missing("self", reason))?;
+                return self.endpoints_of(cds).at("self");
+            }
+            Some(ConfigSourceSpecifier::Path(path)) => Source::File(File {
+                path: path.into(),
+                directory: None,
+                modify: false,
+                poll: None,
+            }),
+            Some(ConfigSourceSpecifier::PathConfigSource(path)) => Source::File(read_file(path)),
+            Some(ConfigSourceSpecifier::ApiConfigSource(api)) => {
+                Source::Stream(Arc::new(self.stream(api).at("api_config_source")?))
+            }
+        };
+        let id = self.push(made);
+        self.keys.insert(key, id);
+        Ok(id)
+    }
+
+    /// Whether the files that a source needs can be read now.
+    pub(super) fn check_files(&self, id: SourceId) -> Result<(), ConfigError> {
+        match self.get(id).map(Arc::as_ref) {
+            Some(Source::Stream(stream)) => {
+                let wrong = |error: super::channel::TlsError| error.to_string();
+                let checked = stream.service.check_files().map_err(wrong);
+                checked.map_err(|reason| ConfigError::new("grpc_services[0]", reason))
+            }
+            // As with Envoy, what is watched must be there when the watching begins.
+            Some(Source::File(file)) if !file.path.exists() => {
+                let reason = format!("{:?} does not exist", file.path);
+                Err(ConfigError::new("path_config_source.path", reason))
+            }
+            Some(Source::File(_)) | None => Ok(()),
+        }
+    }
+
+    /// Whom endpoints are asked for from, if clusters come from `cds`.
+    fn endpoints_of(&mut self, cds: SourceId) -> Result<SourceId, ConfigError> {
+        match self.get(cds).map(Arc::as_ref) {
+            Some(Source::Stream(stream)) if !stream.aggregated => {
+                let key = format!("self of {}", cds.0).into_bytes();
+                if let Some(id) = self.keys.get(&key) {
+                    return Ok(*id);
+                }
+                let stream = Stream {
+                    service: Arc::clone(&stream.service),
+                    ..**stream
+                };
+                let id = self.push(Source::Stream(Arc::new(stream)));
+                self.keys.insert(key, id);
+                Ok(id)
+            }
+            _ => Ok(cds),
+        }
+    }
+
+    fn push(&mut self, source: Source) -> SourceId {
+        self.list.push(Arc::new(source));
+        SourceId(self.list.len() - 1)
+    }
+
+    fn stream(&self, message: &ApiConfigSource) -> Result<Stream, ConfigError> {
+        let kind = message.api_type();
+        let variant = match kind {
+            ApiType::Grpc => Variant::Sotw,
+            ApiType::DeltaGrpc => Variant::Delta,
+            ApiType::Rest
+            | ApiType::DeprecatedAndUnavailableDoNotUse
+            | ApiType::AggregatedGrpc
+            | ApiType::AggregatedDeltaGrpc => {
+                let reason = format!(
+                    "{} is not supported: give GRPC or DELTA_GRPC",
+                    kind.as_str_name()
+                );
+                return Err(ConfigError::new("api_type", reason));
+            }
+        };
+        if !message.config_validators.is_empty() {
+            return Err(ConfigError::new("config_validators", "are not supported"));
+        }
+        let [service] = &*message.grpc_services else {
+            let reason = format!(
+                "one is required, but here are {}",
+                message.grpc_services.len()
+            );
+            return Err(ConfigError::new("grpc_services", reason));
+        };
+        let service = Service::read(service, &self.planes).at_index("grpc_services", 0)?;
+        let rate = message.rate_limit_settings.as_ref().map(|settings| {
+            let tokens = settings.max_tokens.unwrap_or(100).max(1);
+            (tokens, settings.fill_rate.unwrap_or(10.0))
+        });
+        Ok(Stream {
+            service: Arc::new(service),
+            variant,
+            node_once: message.set_node_on_first_message_only,
+            rate,
+            aggregated: false,
+        })
+    }
+}
+
+fn read_file(message: &PathConfigSource) -> File {
+    let directory = message.watched_directory.as_ref();
+    File {
+        path: message.path.as_str().into(),
+        directory: directory.map(|directory| directory.path.as_str().into()),
+        modify: directory.is_some_and(|directory| directory.watch_modify),
+        poll: message
+            .poll_interval
+            .and_then(|poll| Duration::try_from(poll).ok()),
+    }
+}

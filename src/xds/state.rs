@@ -1,0 +1,296 @@
+//! What is known: clusters, their endpoints, and what follows from each answer.
+//!
+//! A [`State`] takes answers and gives verdicts. A cluster is taken only after its checkers were built, so an
+//! accepted answer is one that runs. It tells the engine, by [`State::poll_change`], and whoever holds the
+//! streams, by [`State::poll_want`], what follows. It does no I/O and reads no clock.
+//!
+//! One bad resource spoils itself only: the good ones of its answer are taken, and its own last good form
+//! stays in force. A resource that is given again as it was changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use prost::{Message, Name};
+use prost_types::Any;
+
+use super::dump::{ErrorState, Record};
+use super::limits::Limits;
+use super::sources::{SourceId, Sources};
+use super::subscription::{Answer, Item, Verdict};
+use crate::config::{
+    BindConfig, ClusterConfig, ConfigError, Discovery, DnsResolverConfig, Warnings,
+};
+use crate::host::Host;
+use crate::proto::envoy::config::cluster::v3::Cluster;
+use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use crate::registry::{Change, Registry, Update};
+use crate::stats::Stats;
+
+mod clusters;
+mod endpoints;
+#[cfg(test)]
+mod tests;
+
+/// For how long hosts are waited for where `initial_fetch_timeout` is not set; and for the cluster to count as
+/// initialized, also where it is 0.
+pub(super) const FIRST_FETCH: Duration = Duration::from_secs(15);
+
+/// When something happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time {
+    /// By the clock that deadlines are set by.
+    pub(crate) now: Instant,
+    /// By the clock on the wall.
+    pub(crate) wall: SystemTime,
+}
+
+/// Whose assignment is, or is no longer, asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Endpoints(SourceId, Arc<str>),
+    NoEndpoints(SourceId, Arc<str>),
+}
+
+/// An assignment that is asked for: by whom and by which name.
+type Key = (SourceId, Arc<str>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deadline {
+    /// Hosts are not waited for any longer.
+    FirstFetch(Key),
+    /// What was given for a time only has not been given again.
+    ClusterExpires(Arc<str>),
+    EndpointsExpire(Key),
+}
+
+/// A cluster, by the last good form and by the last refused one.
+#[derive(Debug)]
+struct Known {
+    good: Option<Good>,
+    error: Option<ErrorState>,
+    expires: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Good {
+    config: Arc<ClusterConfig>,
+    /// As it came; none for a static cluster.
+    body: Option<Any>,
+    version: Arc<str>,
+    updated: SystemTime,
+    eds: Option<Key>,
+    /// Later ones are told their endpoints first, as by Envoy.
+    order: u64,
+}
+
+/// An assignment that some cluster waits for.
+#[derive(Debug, Default)]
+struct Watched {
+    clusters: BTreeSet<Arc<str>>,
+    hosts: Option<Arc<[Arc<Host>]>>,
+    body: Option<Any>,
+    version: Arc<str>,
+    updated: Option<SystemTime>,
+    error: Option<ErrorState>,
+    /// The wait for hosts has ended without any.
+    unavailable: bool,
+    first_fetch: Option<Instant>,
+    /// `initial_fetch_timeout` is not 0, so its end is counted.
+    timed: bool,
+    expires: Option<Instant>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct State {
+    registry: Registry,
+    bind: Option<Arc<BindConfig>>,
+    dns_resolver: Option<Arc<DnsResolverConfig>>,
+    limits: Limits,
+    stats: Arc<Stats>,
+    pub(super) sources: Sources,
+    clusters: BTreeMap<Arc<str>, Known>,
+    /// Names under which clusters are known to the server, where these are not their own.
+    renamed: HashMap<String, Arc<str>>,
+    watched: HashMap<Key, Watched>,
+    hosts: usize,
+    version: Arc<str>,
+    changes: VecDeque<Change>,
+    wants: VecDeque<Want>,
+    deadlines: BTreeSet<(Instant, Deadline)>,
+    next_order: u64,
+}
+
+impl State {
+    /// The same, with the resolver of clusters that do not say whom to ask.
+    pub(crate) fn with_dns_resolver(mut self, resolver: Option<Arc<DnsResolverConfig>>) -> Self {
+        self.dns_resolver = resolver;
+        self
+    }
+
+    pub(crate) fn new(
+        registry: Registry,
+        bind: Option<Arc<BindConfig>>,
+        sources: Sources,
+        limits: Limits,
+        stats: Arc<Stats>,
+    ) -> Self {
+        Self {
+            registry,
+            bind,
+            dns_resolver: None,
+            limits,
+            stats,
+            sources,
+            clusters: BTreeMap::new(),
+            renamed: HashMap::new(),
+            watched: HashMap::new(),
+            hosts: 0,
+            version: "".into(),
+            changes: VecDeque::new(),
+            wants: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            next_order: 0,
+        }
+    }
+
+    /// Takes a cluster of the bootstrap. Whoever runs it has told the engine of it; here its endpoints are
+    /// asked for, and no answer can change it.
+    ///
+    /// # Errors
+    ///
+    /// Its endpoints cannot be asked for as it says.
+    pub(crate) fn add_static(
+        &mut self,
+        time: Time,
+        config: &Arc<ClusterConfig>,
+    ) -> Result<(), ConfigError> {
+        let eds = self.eds_key(config)?;
+        let order = self.next_order();
+        let good = Good {
+            config: Arc::clone(config),
+            body: None,
+            version: "".into(),
+            updated: time.wall,
+            eds: None,
+            order,
+        };
+        let known = Known {
+            good: Some(good),
+            error: None,
+            expires: None,
+        };
+        self.clusters.insert(Arc::clone(&config.name), known);
+        self.watch(time, &config.name, eds);
+        Ok(())
+    }
+
+    /// What the engine is to do next, if anything.
+    pub(crate) fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// Whose endpoints are, or are no longer, to be asked for.
+    pub(crate) fn poll_want(&mut self) -> Option<Want> {
+        self.wants.pop_front()
+    }
+
+    /// When [`State::handle_timeout`] is next due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Advances time.
+    pub(crate) fn handle_timeout(&mut self, time: Time) {
+        while let Some((at, _)) = self.deadlines.first()
+            && *at <= time.now
+        {
+            let Some((_, deadline)) = self.deadlines.pop_first() else {
+                return;
+            };
+            match deadline {
+                Deadline::FirstFetch(key) => self.first_fetch_ended(&key),
+                Deadline::ClusterExpires(name) => {
+                    tracing::warn!(cluster = %name, "time to live ended");
+                    self.remove_cluster(&name);
+                }
+                Deadline::EndpointsExpire(key) => {
+                    tracing::warn!(service_name = %key.1, "time to live ended");
+                    self.forget_endpoints(&key);
+                }
+            }
+        }
+    }
+
+    /// How many hosts all assignments have.
+    #[cfg(test)]
+    pub(crate) fn hosts(&self) -> usize {
+        self.hosts
+    }
+
+    fn next_order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order
+    }
+
+    fn set_deadline(&mut self, before: Option<Instant>, after: Option<Instant>, what: Deadline) {
+        if let Some(before) = before {
+            self.deadlines.remove(&(before, what.clone()));
+        }
+        if let Some(after) = after {
+            self.deadlines.insert((after, what));
+        }
+    }
+}
+
+/// A message of type `M` in a resource.
+fn decode<M: Message + Name + Default>(body: &Any) -> Result<M, ConfigError> {
+    let wanted = M::full_name();
+    if body.type_url.rsplit('/').next() != Some(wanted.as_str()) {
+        let reason = format!("is of type {:?}, but {wanted} was asked for", body.type_url);
+        return Err(ConfigError::new("", reason));
+    }
+    M::decode(&*body.value)
+        .map_err(|error| ConfigError::new("", format!("not a {wanted}: {error}")))
+}
+
+/// Gathers what is wrong with an answer.
+#[derive(Default)]
+struct Refusals {
+    lines: String,
+    refused: BTreeSet<String>,
+}
+
+impl Refusals {
+    /// Notes that the resource `name`, under `key` in the protocol, is not taken, a line for each fault.
+    fn add(&mut self, name: &str, key: Option<&str>, error: &ConfigError) {
+        use std::fmt::Write;
+
+        tracing::warn!(resource = name, %error, "refused");
+        for fault in error.faults() {
+            if self.lines.len() > super::subscription::MAX_ERROR_DETAIL {
+                break;
+            }
+            let separator = if self.lines.is_empty() { "" } else { "\n" };
+            // Writing to a String does not fail.
+            let _ = write!(self.lines, "{separator}{name}: {fault}");
+        }
+        self.refused.insert(key.unwrap_or(name).to_owned());
+    }
+
+    fn verdict(self) -> Verdict {
+        Verdict {
+            error: (!self.lines.is_empty()).then_some(self.lines),
+            refused: self.refused,
+        }
+    }
+}
+
+/// What stands for a resource that has no name.
+fn label(item: &Item, index: usize) -> String {
+    match &item.name {
+        Some(name) if !name.is_empty() => name.clone(),
+        _ => format!("resources[{index}]"),
+    }
+}
