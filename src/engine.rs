@@ -48,6 +48,8 @@ struct Inner {
     traffic: Traffic,
     stats: Arc<Stats>,
     started: Instant,
+    /// Closes when the last shard has ended.
+    running: watch::Receiver<()>,
 }
 
 /// The engine has ended: its shards, or their runtime, are gone.
@@ -114,15 +116,16 @@ impl Engine {
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::channel(CHANGES)).unzip();
         let for_shards = Arc::clone(&stats);
+        let (alive, running) = watch::channel(());
         let shards = receivers
             .into_iter()
             .enumerate()
             .map(move |(index, inputs)| {
-                let stats = Arc::clone(&for_shards);
+                let (stats, alive) = (Arc::clone(&for_shards), alive.clone());
                 move || {
                     let seed = seed.wrapping_add(index as u64);
                     let share = Share::new(index, count);
-                    Shard::new(share, index, seed, per_shard, inputs, stats)
+                    Shard::new(share, index, seed, per_shard, inputs, stats, alive)
                 }
             });
         let engine = Self(Arc::new(Inner {
@@ -131,6 +134,7 @@ impl Engine {
             traffic: options.traffic,
             stats,
             started: clock::now(),
+            running,
         }));
         (engine, shards)
     }
@@ -153,6 +157,17 @@ impl Engine {
             Change::Hosts { cluster, hosts } => self.reset_hosts(&cluster, hosts).await,
             Change::HostsUnavailable(cluster) => self.hosts_unavailable(&cluster).await,
         }
+    }
+
+    /// Ends the engine, whoever else has a handle of it, once it has done what it was told before. Comes back
+    /// when all attempts are gone and every event has been given to its sinks, which were let go.
+    pub async fn stop(&self) {
+        for shard in &self.0.shards {
+            // It has ended already.
+            let _ = shard.send(Input::Stop).await;
+        }
+        let mut running = self.0.running.clone();
+        while running.changed().await.is_ok() {}
     }
 
     /// How long the engine has been there.

@@ -112,10 +112,15 @@ async fn serve(
     signals.until_told_to_stop(&registry).await;
     tracing::info!("stopping");
     drop(stop);
-    if let Some(served) = served {
-        served.await.map_err(io::Error::other)?;
-    }
-    Ok(())
+    let answered = async {
+        match served {
+            Some(served) => served.await.map_err(io::Error::other),
+            None => Ok(()),
+        }
+    };
+    // Event logs have their last lines when the engine has ended.
+    let (answered, ()) = tokio::join!(answered, engine.stop());
+    answered
 }
 
 /// Does what control planes and name servers tell.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock;
 use super::entry::Entry;
@@ -52,6 +52,8 @@ pub(super) enum Input {
     SetUnhealthy(Arc<str>, Address),
     /// What sessions are up to.
     Explain(Arc<str>, Address, oneshot::Sender<Vec<SessionView>>),
+    /// There is nothing more to do.
+    Stop,
 }
 
 /// A change that several shards are told counts once in `membership_change`, if it changed hosts at all.
@@ -104,6 +106,8 @@ pub(super) struct Shard {
     /// When an overload was last told of.
     told: Option<Instant>,
     stats: Arc<Stats>,
+    /// Goes when all else has gone: fields are dropped in their order.
+    _alive: watch::Sender<()>,
 }
 
 impl Shard {
@@ -114,6 +118,7 @@ impl Shard {
         in_flight: usize,
         inputs: mpsc::Receiver<Input>,
         stats: Arc<Stats>,
+        alive: watch::Sender<()>,
     ) -> std::io::Result<Self> {
         let reactor = Reactor::new()?;
         Ok(Self {
@@ -132,6 +137,7 @@ impl Shard {
             dirty: false,
             told: None,
             stats,
+            _alive: alive,
         })
     }
 
@@ -269,6 +275,8 @@ impl Shard {
                 }
             }
             Input::Limits(limits) => self.clusters.set_limits(limits),
+            // What was told before is still taken, then there will be no more.
+            Input::Stop => self.inputs.close(),
             Input::Traffic(name) => {
                 if let Some(id) = self.clusters.id(&name) {
                     self.clusters.note_traffic(id);
