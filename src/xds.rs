@@ -146,7 +146,8 @@ impl Client {
             None => Some(state::FIRST_FETCH),
         };
         let bind = bootstrap.bind.clone();
-        let mut state = State::new(registry, bind, sources, options.limits, Arc::clone(&stats));
+        let mut state = State::new(registry, bind, sources, options.limits, Arc::clone(&stats))
+            .with_dns_resolver(bootstrap.dns_resolver.clone());
         for (index, cluster) in bootstrap.clusters.iter().enumerate() {
             let added = state.add_static(clock::time(), cluster);
             added.at_index("static_resources.clusters", index)?;

@@ -84,7 +84,11 @@ async fn lines_can_be_chosen() {
 #[tokio::test]
 async fn json_holds_what_the_text_holds() {
     let served = serve_engine(&scene().await).await;
-    let answer = get(served.address, "/stats?format=json&filter=c1.*attempt$").await;
+    let answer = get(
+        served.address,
+        "/stats?format=json&filter=c1.health.*attempt$",
+    )
+    .await;
     assert_eq!(answer.header("content-type"), "application/json");
     assert_eq!(
         answer.body,
