@@ -1,5 +1,10 @@
 //! A UDP host on loopback, spoken to by its test.
-#![allow(dead_code, reason = "each test file uses its part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test file uses its part of this"
+)]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
