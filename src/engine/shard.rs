@@ -1,10 +1,12 @@
-//! A driver: one task that owns the sessions of its share of all hosts.
+//! A driver: one task or thread that owns the sessions of its share of all hosts.
 //!
 //! It waits for the first of a change, an answer, a woken attempt or a deadline, feeds it in and does what
 //! comes out. Each turn is bounded, so that no input starves another.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
@@ -56,6 +58,22 @@ pub(super) struct Runtime {
     pub(super) sinks: Vec<Vec<Arc<dyn EventSink>>>,
 }
 
+/// What follows a turn.
+enum Next {
+    /// Another one at once.
+    Turn,
+    /// One when something has happened.
+    Wait,
+    /// None.
+    End,
+}
+
+/// What ends a wait, beside the reactor and time.
+enum Told {
+    Input(Option<Input>),
+    Woken,
+}
+
 pub(super) struct Shard {
     index: usize,
     clusters: Clusters,
@@ -86,9 +104,9 @@ impl Shard {
         in_flight: usize,
         inputs: mpsc::Receiver<Input>,
         stats: Arc<Stats>,
-    ) -> std::io::Result<Self> {
-        let reactor = Reactor::new()?;
-        Ok(Self {
+        reactor: Reactor,
+    ) -> Self {
+        Self {
             index,
             clusters: Clusters::new(clock::now(), share, seed),
             runtimes: Vec::new(),
@@ -103,36 +121,62 @@ impl Shard {
             published: None,
             dirty: false,
             stats,
-        })
+        }
     }
 
-    /// Runs until nobody can tell it anything any more.
+    /// Runs as a task until nobody can tell it anything any more.
     pub(super) async fn run(mut self) {
         loop {
-            let open = self.take_inputs();
-            if !open {
-                return;
-            }
-            let now = clock::now();
-            self.clusters.handle_timeout(now);
-            self.act(now);
-            self.poll_ready();
-            self.look_for_room();
-            self.start_attempts();
-            self.publish();
-            if self.busy() {
-                if self.attempts.len() > 0
-                    && let Err(error) = self.reactor.look()
-                {
-                    tracing::error!(%error, "poller failed");
+            match self.turn() {
+                Next::End => return,
+                Next::Turn => tokio::task::consume_budget().await,
+                Next::Wait => {
+                    if !self.wait().await {
+                        return;
+                    }
                 }
-                tokio::task::consume_budget().await;
-                continue;
-            }
-            if !self.wait().await {
-                return;
             }
         }
+    }
+
+    /// Runs on this thread until nobody can tell it anything any more. `unpark` ends the reactor's waits.
+    pub(super) fn run_here(mut self, unpark: &Waker) {
+        let mut cx = task::Context::from_waker(unpark);
+        loop {
+            match self.turn() {
+                Next::End => return,
+                Next::Turn => (),
+                Next::Wait => {
+                    if !self.park(&mut cx) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what is to be done now, up to a bound.
+    fn turn(&mut self) -> Next {
+        let open = self.take_inputs();
+        if !open {
+            return Next::End;
+        }
+        let now = clock::now();
+        self.clusters.handle_timeout(now);
+        self.act(now);
+        self.poll_ready();
+        self.look_for_room();
+        self.start_attempts();
+        self.publish();
+        if !self.busy() {
+            return Next::Wait;
+        }
+        if self.attempts.len() > 0
+            && let Err(error) = self.reactor.look()
+        {
+            tracing::error!(%error, "poller failed");
+        }
+        Next::Turn
     }
 
     /// Whether there is something to do without waiting for it.
@@ -167,6 +211,40 @@ impl Shard {
             () = sleep => (),
         }
         true
+    }
+
+    /// The same on a thread of its own, which it blocks.
+    fn park(&mut self, cx: &mut task::Context<'_>) -> bool {
+        match self.told(cx) {
+            Poll::Ready(Told::Input(Some(input))) => self.take(input),
+            Poll::Ready(Told::Input(None)) => return false,
+            Poll::Ready(Told::Woken) | Poll::Pending => (),
+        }
+        true
+    }
+
+    /// What ends the wait at once; pending after the reactor's.
+    fn told(&mut self, cx: &mut task::Context<'_>) -> Poll<Told> {
+        let deadline = self.next_deadline();
+        let woken = Arc::clone(self.attempts.woken());
+        let inputs = &mut self.inputs;
+        let mut told = pin!(async {
+            tokio::select! {
+                biased;
+                input = inputs.recv() => Told::Input(input),
+                () = woken.wait() => Told::Woken,
+            }
+        });
+        // It is kept while the reactor waits: what comes meanwhile ends the wait through `cx`, and is found in
+        // the next turn.
+        let polled = told.as_mut().poll(cx);
+        if polled.is_pending() {
+            let timeout = deadline.map(|at| at.saturating_duration_since(clock::now()));
+            if let Err(error) = self.reactor.wait(timeout) {
+                tracing::error!(%error, "poller failed");
+            }
+        }
+        polled
     }
 
     fn next_deadline(&self) -> Option<Instant> {
