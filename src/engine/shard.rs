@@ -414,18 +414,18 @@ impl Shard {
         } else {
             self.kept.remove(&session)
         };
-        let checker = kept.or_else(|| {
+        let checker = kept.map(|checker| (checker, true)).or_else(|| {
             let runtime = runtime_of(&self.runtimes, started.cluster)?;
             let checker = runtime.checkers.get(started.check)?;
             let host: &Host = started.host;
             let target = Target::new(host).with_bind(runtime.config.bind.as_ref());
-            Some(checker.for_host(target))
+            Some((checker.for_host(target), checker.keeps_connections()))
         });
-        let Some(checker) = checker else {
+        let Some((checker, keeps)) = checker else {
             return;
         };
         self.stats.engine.attempts_in_flight.inc();
-        let slot = self.attempts.begin(id, session, checker);
+        let slot = self.attempts.begin(id, session, checker, keeps);
         self.poll(slot);
     }
 
