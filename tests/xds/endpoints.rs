@@ -1,5 +1,7 @@
 //! What changes of endpoints do to health.
 
+use std::slice::from_ref;
+
 use super::*;
 use crate::control_plane::ControlPlane;
 use xds_health::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
@@ -42,12 +44,12 @@ async fn edits_in_a_row_leave_one_session_and_no_gap() {
     stream.sotw().await;
     let (own, other) = (endpoint(1, None), endpoint(1, Some(2)));
     let edits = [
-        groups(&[(0, &[own.clone()])]),
-        groups(&[(0, &[own.clone()]), (1, &[own.clone()])]),
+        groups(&[(0, from_ref(&own))]),
+        groups(&[(0, from_ref(&own)), (1, from_ref(&own))]),
         groups(&[(0, &[other])]),
         groups(&[(0, &[own.clone(), own.clone()])]),
-        groups(&[(0, &[own.clone()]), (1, &[own.clone()])]),
-        groups(&[(0, &[own])]),
+        groups(&[(0, from_ref(&own)), (1, from_ref(&own))]),
+        groups(&[(0, from_ref(&own))]),
     ];
     for (version, edit) in edits.into_iter().enumerate() {
         let version = version.to_string();

@@ -258,6 +258,15 @@ async fn what_cannot_be_followed_is_refused_by_name() {
          \"plane\" that HTTP/2 is spoken to: see http2_protocol_options",
     );
     refused(
+        "ads_config: {api_type: GRPC, grpc_services: [{google_grpc: {target_uri: x, stat_prefix: x, \
+         call_credentials: [{access_token: t}]}}]}",
+        "dynamic_resources.ads_config.grpc_services[0].google_grpc.call_credentials: are not supported",
+    );
+    refused(
+        "ads_config: {api_type: GRPC, transport_api_version: V2}",
+        "dynamic_resources.ads_config.transport_api_version: V2 is not supported: give V3",
+    );
+    refused(
         "ads_config: {api_type: GRPC}",
         "dynamic_resources.ads_config.grpc_services: one is required, but here are 0",
     );

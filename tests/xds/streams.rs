@@ -141,7 +141,7 @@ async fn a_half_open_stream_is_found_by_its_silence() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_ends_the_stream_and_not_the_client() {
+async fn what_is_too_long_is_refused_or_ends_the_stream_but_not_the_client() {
     let (mut plane, address) = ControlPlane::start().await;
     let mut limits = Limits::default();
     limits.message_bytes = 4096;
@@ -149,9 +149,24 @@ async fn what_is_too_long_ends_the_stream_and_not_the_client() {
     let daemon = Daemon::with_options(&bootstrap(&ads("GRPC"), address, H2), options);
     let mut stream = plane.stream().await;
     settle(&daemon, &mut stream).await;
-    let mut long = eds("long");
-    long.value.extend([0; 5000]);
-    stream.say(CLUSTER, "2", vec![long]).await;
+    let long = |bytes| {
+        let mut long = eds("long");
+        long.value.extend(std::iter::repeat_n(0, bytes));
+        vec![long]
+    };
+    stream.say(CLUSTER, "2", long(5000)).await;
+    let refused = stream.sotw().await;
+    assert_eq!(
+        (&*refused.version_info, &*refused.response_nonce),
+        ("1", "n2")
+    );
+    let detail = refused.error_detail.unwrap().message;
+    assert!(
+        detail.ends_with(" bytes, but at most 4096 are taken"),
+        "{detail}"
+    );
+    assert_eq!(daemon.stat("cluster_manager.cds.update_rejected"), 1);
+    stream.say(CLUSTER, "2", long(9000)).await;
     let mut stream = plane.stream().await;
     resumed(&mut stream).await;
     daemon
