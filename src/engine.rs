@@ -190,8 +190,6 @@ impl Engine {
             let input = Input::Update(update, Some(runtime), membership.clone());
             shard.send(input).await.map_err(|_| Ended)?;
         }
-        let names: Vec<_> = config.health_checks.iter().map(|c| &c.name).collect();
-        stats.retain_checks(&names);
         Ok(self.handle(entry))
     }
 

@@ -291,6 +291,15 @@ impl Session {
         self.fail(failure, check)
     }
 
+    /// Everything that is due later, or runs, is put off: this process could not do its part for so long.
+    pub fn postpone(&mut self, by: Duration) {
+        match &mut self.state {
+            State::Waiting { until: at }
+            | State::Queued { since: at }
+            | State::Attempting { deadline: at, .. } => *at = later(*at, by),
+        }
+    }
+
     /// A longer wait is cut short: traffic has ended the no-traffic interval. Envoy lets a running wait
     /// finish; so do we unless the embedder asks.
     pub fn handle_traffic(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {

@@ -147,6 +147,7 @@ impl UdpAttempt<'_> {
             // The kernel's buffers: it says when there is room, or the driver's pace does.
             Err(Trouble::Short(_)) | Err(Trouble::Failed(_)) | Ok(()) => false,
         };
+        let told_anew = !*watched && sent.is_ok();
         if !*watched && (retry || sent.is_ok()) {
             self.io
                 .watch(socket, retry)
@@ -157,6 +158,10 @@ impl UdpAttempt<'_> {
         self.io.sent();
         if let State::Sending { socket, .. } = std::mem::replace(&mut self.state, State::Opening) {
             self.state = State::Receiving(socket);
+        }
+        if told_anew && !self.io.last_look() {
+            // An answer that is there already is told of too: a look for it would be in vain mostly.
+            return Err(Trouble::Wait);
         }
         Ok(())
     }

@@ -134,6 +134,9 @@ impl Clusters {
             self.names.insert(Arc::clone(&config.name), ClusterId(key));
             ClusterId(key)
         };
+        // Whoever applies a change last leaves just its checks, though others were late with the one before.
+        let names: Vec<_> = config.health_checks.iter().map(|c| &c.name).collect();
+        self.clusters[id.index()].stats.retain_checks(&names);
         self.touch(id);
         if let Discovery::Static(hosts) = &config.discovery {
             changed |= self.reset_hosts(now, id, hosts);

@@ -38,8 +38,10 @@ impl Woken {
         self.notify.notified().await;
     }
 
-    pub(super) fn take(&self) -> Vec<usize> {
-        std::mem::take(&mut self.slots.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Moves the slots that were woken to `ready`.
+    pub(super) fn take(&self, ready: &mut Vec<usize>) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        ready.append(&mut slots);
     }
 }
 
@@ -75,6 +77,7 @@ struct Running {
     session: SessionId,
     run: Run,
     sent: Option<Instant>,
+    polled: bool,
 }
 
 /// What came of polling an attempt.
@@ -176,6 +179,7 @@ impl Attempts {
                 (outcome, checker)
             }),
             sent: None,
+            polled: false,
         });
         slot
     }
@@ -189,12 +193,13 @@ impl Attempts {
             return Polled::Pending;
         };
         let mut cx = Context::from_waker(&place.waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| attempt.run.as_mut().poll(&mut cx)));
+        let polled = guard(|| attempt.run.as_mut().poll(&mut cx));
         let mut notes = place.io.notes();
-        let late = notes.sent && attempt.sent.is_none();
-        if late {
+        let sent = notes.sent && attempt.sent.is_none();
+        if sent {
             attempt.sent = Some(clock());
         }
+        let late = sent && std::mem::replace(&mut attempt.polled, true);
         let waiting = notes.waiting;
         if let Waiting::Began(what) = waiting {
             notes.waiting = Waiting::Still(what);
@@ -202,16 +207,13 @@ impl Attempts {
         drop(notes);
         let (id, session) = (attempt.id, attempt.session);
         match polled {
-            Ok(Poll::Pending) => match waiting {
+            Some(Poll::Pending) => match waiting {
                 Waiting::Began(what) => Polled::Short(session, what),
                 _ if late => Polled::SentLate(session, id),
                 _ => Polled::Pending,
             },
-            Ok(Poll::Ready((outcome, checker))) => self.end(slot, outcome, Some(checker)),
-            Err(panic) => {
-                report(&*panic);
-                self.end(slot, Outcome::network(Reason::Panicked), None)
-            }
+            Some(Poll::Ready((outcome, checker))) => self.end(slot, outcome, Some(checker)),
+            None => self.end(slot, Outcome::network(Reason::Panicked), None),
         }
     }
 
@@ -271,10 +273,9 @@ impl Attempts {
             session,
             run,
             sent,
+            ..
         } = attempt;
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(run))) {
-            report(&*panic);
-        }
+        guard(|| drop(run));
         Polled::Ended(Report {
             session,
             attempt: id,
@@ -287,6 +288,17 @@ impl Attempts {
 
 fn slot_of(id: AttemptId) -> usize {
     (id.0 & ((1 << SLOT_BITS) - 1)) as usize
+}
+
+/// Calls what a checker gave, and survives its panic.
+pub(super) fn guard<T>(f: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(value) => Some(value),
+        Err(panic) => {
+            report(&*panic);
+            None
+        }
+    }
 }
 
 fn report(panic: &(dyn Any + Send)) {

@@ -364,6 +364,26 @@ fn intervals_have_names() {
 }
 
 #[test]
+fn what_is_due_and_what_runs_can_be_put_off() {
+    let mut driven = Driven::new(check(2, 2));
+    driven.complete('S');
+    let wait = driven.wait();
+    driven.session.postpone(5000 * MS);
+    assert_eq!(driven.wait(), wait + 5000 * MS);
+    let id = driven.start();
+    let timeout = driven.wait();
+    driven.session.postpone(5000 * MS);
+    assert_eq!(driven.wait(), timeout + 5000 * MS);
+    driven.now += timeout;
+    assert_eq!(driven.session.handle_timeout(driven.now), None);
+    driven.now += 5000 * MS;
+    assert_eq!(
+        driven.session.handle_timeout(driven.now),
+        Some(Due::Expire(id))
+    );
+}
+
+#[test]
 fn while_traffic_is_expected_the_shorter_of_both_waits_rules() {
     for (no_traffic, interval, kind) in [
         (200, 1000, IntervalKind::NoTrafficHealthy),
