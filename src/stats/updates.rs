@@ -69,8 +69,13 @@ impl UpdateStats {
         self.init_fetch_timeout.inc();
     }
 
-    /// As Envoy lists them: of clusters whose endpoints are not asked for, only the first few.
+    /// As Envoy lists them: of clusters whose endpoints are not asked for, only the first few; without a
+    /// subscription to clusters, none of it.
     pub(super) fn samples(&self, push: &mut dyn FnMut(&str, Sample), of_cluster: bool) {
+        let subscribed = self.subscribed.load(Relaxed);
+        if !of_cluster && !subscribed {
+            return;
+        }
         let counter = |counter| Sample::counter(String::new(), counter);
         push("update_attempt", counter(&self.attempt));
         push("update_success", counter(&self.success));
@@ -80,7 +85,7 @@ impl UpdateStats {
             push("update_no_rebuild", counter(&self.no_rebuild));
         }
         push("version", Sample::gauge(String::new(), &self.version));
-        if self.subscribed.load(Relaxed) || !of_cluster {
+        if subscribed {
             push("update_rejected", counter(&self.rejected));
             push("init_fetch_timeout", counter(&self.init_fetch_timeout));
             push("update_time", Sample::gauge(String::new(), &self.time));

@@ -79,7 +79,6 @@ impl Driver {
             self.stream(ads);
         }
         if let Some(cds) = self.client.cds {
-            self.client.stats.cds.attempt();
             self.ask_for_clusters(cds);
         }
         let mut tick = tokio::time::interval(TICK);
@@ -211,7 +210,7 @@ impl Driver {
             Err(error) => {
                 tracing::warn!(%error, "a file cannot be taken");
                 if self.client.cds == Some(id) {
-                    self.client.stats.cds.rejected();
+                    self.client.stats.cds.failure();
                 }
                 lock(&self.client.state).handle_failure(id);
                 return;
@@ -270,6 +269,7 @@ impl Driver {
     fn ask_for_clusters(&mut self, cds: SourceId) {
         match self.source(cds).as_deref() {
             Some(Source::Stream(_)) => {
+                self.client.stats.cds.attempt();
                 if let Some(open) = self.stream(cds) {
                     open.subscriptions.subscribe_all(CLUSTER);
                 }

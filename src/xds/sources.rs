@@ -142,6 +142,11 @@ impl Sources {
         Ok(id)
     }
 
+    /// Whether nobody is asked, but a file read.
+    pub(super) fn is_file(&self, id: SourceId) -> bool {
+        matches!(self.get(id).map(Arc::as_ref), Some(Source::File(_)))
+    }
+
     /// Whether the files that a source needs can be read now.
     pub(super) fn check_files(&self, id: SourceId) -> Result<(), ConfigError> {
         match self.get(id).map(Arc::as_ref) {
