@@ -34,9 +34,14 @@ pub struct UpdateStats {
 }
 
 impl UpdateStats {
+    /// There is a subscription, so all of its stats are to be listed.
+    pub fn use_them(&self) {
+        self.subscribed.store(true, Relaxed);
+    }
+
     /// Something was asked for.
     pub fn attempt(&self) {
-        self.subscribed.store(true, Relaxed);
+        self.use_them();
         self.attempt.inc();
     }
 
@@ -65,7 +70,7 @@ impl UpdateStats {
 
     /// Nothing came in time at first.
     pub fn timed_out(&self) {
-        self.subscribed.store(true, Relaxed);
+        self.use_them();
         self.init_fetch_timeout.inc();
     }
 
