@@ -127,6 +127,7 @@ impl Client {
         let cds = resources.and_then(|resources| resources.cds_config.as_ref());
         let cds_id = match cds {
             Some(cds) => {
+                stats.cds.use_them();
                 let id = sources.set_cds(cds).and_then(|id| {
                     sources.check_files(id)?;
                     Ok(id)
