@@ -49,11 +49,7 @@ async fn a_thread_that_waits_is_woken() {
     let hour = Duration::from_secs(3600);
     let check = HealthCheck::new(checker, PATIENCE, hour, 1, 1);
     let config = ClusterConfig::new("c", Discovery::Dynamic).with_health_check(check);
-    let update = Update {
-        config: Arc::new(config),
-        checkers: vec![Arc::new(Later)],
-        sinks: vec![Vec::new()],
-    };
+    let update = Update::new(Arc::new(config), vec![Arc::new(Later)], vec![Vec::new()]);
     let cluster = engine.set_cluster(update, Origin::Static).await.unwrap();
     let mut changes = cluster.changes();
     // Each round finds the threads waiting, with nothing due for an hour.
