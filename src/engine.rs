@@ -112,10 +112,8 @@ impl Engine {
         stats: Arc<Stats>,
     ) -> (Self, impl Iterator<Item = impl FnOnce(Reactor) -> Shard>) {
         let count = options.shards.max(1);
-        let in_flight = options
-            .max_in_flight
-            .unwrap_or_else(capacity::default_in_flight)
-            .min(running::MOST * count);
+        let in_flight =
+            capacity::in_flight(options.max_in_flight, count).min(running::MOST * count);
         let per_shard = in_flight.div_ceil(count).max(1);
         let limit = u64::try_from(per_shard * count).unwrap_or(u64::MAX);
         stats.engine.attempts_in_flight_limit.set(limit);

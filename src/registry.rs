@@ -143,7 +143,14 @@ impl Registry {
                 let message = config.type_url.rsplit('/').next().unwrap_or_default();
                 match self.checkers.get(message) {
                     Some(factory) => factory.create(&config.value).at(field),
-                    None => Err(ConfigError::new(*field, "this checker is not built in")),
+                    None => {
+                        let known: Vec<&str> = self.checkers.keys().map(String::as_str).collect();
+                        let reason = format!(
+                            "this checker is not built in; custom_health_check takes {}",
+                            known.join(", ")
+                        );
+                        Err(ConfigError::new(*field, reason))
+                    }
                 }
             }
         }

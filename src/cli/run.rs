@@ -75,7 +75,10 @@ async fn serve(
     if let Some(attempts) = args.max_in_flight {
         options = options.with_max_in_flight(usize::try_from(attempts).unwrap_or(usize::MAX));
     }
-    let engine = Engine::start_threads(options, stats)?;
+    let engine = Engine::start_threads(options, stats).map_err(|error| {
+        let what = format!("cannot start {shards} shards: {error}");
+        io::Error::new(error.kind(), what)
+    })?;
     let Loaded {
         bootstrap,
         clusters,
