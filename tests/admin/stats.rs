@@ -66,13 +66,16 @@ async fn lines_can_be_chosen() {
             "cluster_manager.warming_clusters: 0",
         ]
     );
-    assert!(lines("/stats?type=TextReadouts").await.is_empty());
+    assert_eq!(
+        lines("/stats?type=TextReadouts").await,
+        ["cluster_manager.cds.version_text: \"\""]
+    );
     assert_eq!(
         lines("/stats?invert_filter&filter=^[^s]").await.len(),
         3,
         "all but those of the server"
     );
-    let numbers = lines("/stats?invert_filter&filter=cluster.a|_ms$").await;
+    let numbers = lines("/stats?invert_filter&filter=cluster.a|_ms$|_text$").await;
     let names = numbers.iter().map(|l| l.split_once(": ").unwrap().0);
     assert!(names.is_sorted());
 }
@@ -90,7 +93,11 @@ async fn a_histogram_without_values_says_so() {
 #[tokio::test]
 async fn json_holds_what_the_text_holds() {
     let served = serve_engine(&scene().await).await;
-    let answer = get(served.address, "/stats?format=json&filter=c1.*check.attempt$").await;
+    let answer = get(
+        served.address,
+        "/stats?format=json&filter=c1.*check.attempt$",
+    )
+    .await;
     assert_eq!(answer.header("content-type"), "application/json");
     assert_eq!(
         answer.body,
