@@ -36,6 +36,9 @@ use members::Members;
 pub struct SessionId(NonZeroU32);
 
 impl SessionId {
+    #[cfg(test)]
+    pub(crate) const FIRST: Self = Self(NonZeroU32::MIN);
+
     fn new(index: usize) -> Option<Self> {
         let key = u32::try_from(index).ok()?;
         NonZeroU32::new(key.checked_add(1)?).map(Self)

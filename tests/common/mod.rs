@@ -9,6 +9,9 @@
     reason = "each test file uses its part of this"
 )]
 
+#[cfg(feature = "dns")]
+pub mod dns_server;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
