@@ -11,7 +11,7 @@ use std::time::Instant;
 use mio::{Registry, Token};
 use tokio::sync::Notify;
 
-use crate::checker::{AttemptIo, HostChecker, Waiting};
+use crate::checker::{Attempt, AttemptIo, HostChecker, Waiting};
 use crate::cluster::SessionId;
 use crate::event::{Outcome, Reason, Shortage};
 use crate::session::AttemptId;
@@ -25,10 +25,12 @@ pub(super) const MOST: usize = 1 << SLOT_BITS;
 /// The future of an attempt, with all that it needs.
 enum Run {
     /// It ends with its checker.
-    Once(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    Once(Attempt<'static>),
     /// It gives its checker back.
-    Kept(Pin<Box<dyn Future<Output = (Outcome, Box<dyn HostChecker>)> + Send>>),
+    Kept(Pin<Box<dyn Future<Output = Ended> + Send>>),
 }
+
+type Ended = (Outcome, Box<dyn HostChecker>);
 
 impl Run {
     fn new(mut checker: Box<dyn HostChecker>, keeps: bool, io: AttemptIo) -> Self {
@@ -341,7 +343,6 @@ fn report(panic: &(dyn Any + Send)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::Attempt;
 
     /// Says that it is sent in its poll number `sends_at`, and never ends.
     struct Sends {
