@@ -84,6 +84,11 @@ impl Share {
         }
     }
 
+    /// Which part it is, counted from 0.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
     /// Whether the host at `address` belongs to this part.
     pub fn takes(self, address: &Address) -> bool {
         self.of == 1 || members::hash(address) % self.of as u64 == self.index as u64

@@ -130,7 +130,7 @@ impl Engine {
                 move |reactor| {
                     let seed = seed.wrapping_add(index as u64);
                     let share = Share::new(index, count);
-                    Shard::new(share, index, seed, per_shard, inputs, stats, alive, reactor)
+                    Shard::new(share, seed, per_shard, inputs, stats, alive, reactor)
                 }
             });
         let engine = Self(Arc::new(Inner {

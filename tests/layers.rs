@@ -389,7 +389,7 @@ fn pure_modules_do_no_io_and_read_no_clock() {
     for source in sources() {
         let name = source.name();
         let within = |module: &&str| name == *module || name.starts_with(&format!("{module}::"));
-        if !PURE.iter().any(|module| within(module)) {
+        if !PURE.iter().any(within) {
             continue;
         }
         for path in IMPURE {

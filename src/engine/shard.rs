@@ -134,7 +134,6 @@ pub(super) struct Shard {
 impl Shard {
     pub(super) fn new(
         share: Share,
-        index: usize,
         seed: u64,
         in_flight: usize,
         inputs: mpsc::Receiver<Input>,
@@ -143,7 +142,7 @@ impl Shard {
         reactor: Reactor,
     ) -> Self {
         Self {
-            index,
+            index: share.index(),
             clusters: Clusters::new(clock::now(), share, seed),
             runtimes: Vec::new(),
             attempts: Attempts::new(Arc::clone(reactor.registry())),
