@@ -17,6 +17,8 @@ mod scripted;
 
 #[path = "admin/clusters.rs"]
 mod clusters;
+#[path = "admin/config_dump.rs"]
+mod config_dump;
 #[path = "admin/limits.rs"]
 mod limits;
 #[path = "admin/server.rs"]

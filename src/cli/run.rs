@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -76,6 +76,7 @@ async fn serve(
     let engine = Engine::start_threads(options, stats)?;
     let Loaded {
         bootstrap,
+        message,
         clusters,
         client,
         ..
@@ -94,10 +95,14 @@ async fn serve(
             .await
             .map_err(io::Error::other)?;
     }
+    let dump = client.dump();
     tokio::spawn(follow(client, engine.clone()));
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
-        let admin = Admin::new(engine.clone()).with_node(bootstrap.node);
+        let admin = Admin::new(engine.clone())
+            .with_node(bootstrap.node)
+            .with_bootstrap(message, now())
+            .with_dump(dump);
         tokio::spawn(listener.serve(admin::router(admin), async move {
             // The sender goes when the daemon stops.
             while stopping.changed().await.is_ok() {}
@@ -110,6 +115,15 @@ async fn serve(
         served.await.map_err(io::Error::other)?;
     }
     Ok(())
+}
+
+/// For whoever reads when the bootstrap was loaded.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is scheduled by it: it is only shown"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Does what control planes tell.
