@@ -28,6 +28,7 @@ use crate::stats::{CheckStats, ClusterStats};
 mod changes;
 mod members;
 
+pub(crate) use changes::Reset;
 pub use changes::Update;
 use members::Members;
 

@@ -20,6 +20,8 @@ const CLUSTERS: &str = "static_resources.clusters";
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) bootstrap: Bootstrap,
+    /// The bootstrap as it was read.
+    pub(super) message: Message,
     /// Its static clusters, with their checkers built.
     pub(super) clusters: Vec<Update>,
     /// Follows its control planes.
@@ -76,7 +78,10 @@ fn load_bytes(
         None => Bootstrap::from_bytes(bytes, &mut warnings),
     };
     let (result, wrong) = match read {
-        Ok(bootstrap) => build(bootstrap, warnings, registry, stats),
+        Ok(bootstrap) => {
+            let message = message(bytes, &document).unwrap_or_default();
+            build(bootstrap, message, warnings, registry, stats)
+        }
         Err(error) => (
             None,
             Some(also(error, wrong_checkers(bytes, &document, registry))),
@@ -94,6 +99,7 @@ fn load_bytes(
 
 fn build(
     bootstrap: Bootstrap,
+    message: Message,
     warnings: Warnings,
     registry: &Registry,
     stats: &Arc<Stats>,
@@ -112,6 +118,7 @@ fn build(
     }
     let loaded = client.map(|client| Loaded {
         bootstrap,
+        message,
         clusters,
         client,
         warnings,
@@ -148,12 +155,10 @@ fn wrong_checkers(
     document: &Option<Document>,
     registry: &Registry,
 ) -> Option<ConfigError> {
-    let (message, text) = match document {
-        Some(document) => {
-            let mut text = document.read::<Message>();
-            (std::mem::take(&mut text.message), Some(text))
-        }
-        None => (Message::decode(bytes).ok()?, None),
+    let text = document.as_ref().map(Document::read::<Message>);
+    let message = match &text {
+        Some(text) => text.message.clone(),
+        None => Message::decode(bytes).ok()?,
     };
     let mut wrong = Vec::new();
     let clusters = message.static_resources.unwrap_or_default().clusters;
@@ -168,4 +173,12 @@ fn wrong_checkers(
     // A field is no fault of its checker if it could not be read.
     wrong.retain(|fault| !text.as_ref().is_some_and(|t| t.explains(&fault.path)));
     ConfigError::from_faults(wrong)
+}
+
+/// What was read, as far as it could be.
+fn message(bytes: &[u8], document: &Option<Document>) -> Option<Message> {
+    match document {
+        Some(document) => Some(document.read::<Message>().message),
+        None => Message::decode(bytes).ok(),
+    }
 }
