@@ -11,6 +11,8 @@ mod dns;
 mod endpoint;
 mod error;
 mod file_sink;
+#[cfg(feature = "hds")]
+mod hds;
 mod health_check;
 pub(crate) mod json;
 mod limits;

@@ -11,6 +11,8 @@ pub mod config;
 pub mod engine;
 pub mod event;
 pub mod feed;
+#[cfg(feature = "hds")]
+pub mod hds;
 pub mod host;
 pub mod proto;
 pub mod registry;

@@ -9,6 +9,7 @@ use prost::Message as _;
 
 use crate::config::{At, Bootstrap, ConfigError, Format, Warnings, text::Document};
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
+use crate::hds;
 use crate::registry::{Registry, Update};
 use crate::stats::Stats;
 use crate::xds::Client;
@@ -24,6 +25,8 @@ pub(super) struct Loaded {
     pub(super) clusters: Vec<Update>,
     /// Follows its control planes.
     pub(super) client: Client,
+    /// Follows its health discovery service, if it has one.
+    pub(super) hds: Option<hds::Client>,
     pub(super) warnings: Warnings,
 }
 
@@ -104,6 +107,14 @@ fn build(
         Ok(client) => (Some(client), None),
         Err(error) => (None, Some(error)),
     };
+    let hds = bootstrap.hds_config.as_deref().map(|source| {
+        let (planes, node) = (&bootstrap.control_planes, bootstrap.node.clone());
+        hds::Client::new(source, planes, node, registry.clone()).at("hds_config")
+    });
+    let hds = hds.transpose().unwrap_or_else(|error| {
+        wrong = Some(before(wrong.take(), error));
+        None
+    });
     for (index, config) in bootstrap.clusters.iter().enumerate() {
         let built = config
             .require_built_in()
@@ -118,6 +129,7 @@ fn build(
         bootstrap,
         clusters,
         client,
+        hds,
         warnings,
     });
     (loaded, wrong)

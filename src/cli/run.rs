@@ -78,6 +78,7 @@ async fn serve(
         bootstrap,
         clusters,
         client,
+        hds,
         ..
     } = loaded;
     let listener = match bootstrap.admin.and_then(|admin| admin.address) {
@@ -95,6 +96,9 @@ async fn serve(
             .map_err(io::Error::other)?;
     }
     tokio::spawn(follow(client, engine.clone()));
+    if let Some(hds) = hds {
+        tokio::spawn(hds.run(engine.clone()));
+    }
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
         let admin = Admin::new(engine.clone()).with_node(bootstrap.node);
