@@ -163,7 +163,7 @@ locality_endpoints: [{{endpoints: [{{{AT_80}}}, {{}}, {{address: {{socket_addres
                 CHECK.replace("timeout: 1s, interval: 1s", "interval: -1s")
             ),
             "health_checks[0].timeout: value is required\n\
-             health_checks[0].interval: value must be greater than 0s, but is -1s\n\
+             health_checks[0].interval: Invalid duration: Expected positive duration, but is -1s\n\
              locality_endpoints[0].endpoints[1].address: value is required\n\
              locality_endpoints[0].endpoints[2].address.socket_address.address: malformed IP address \"a.example\"; \
              names are resolved in clusters of type STRICT_DNS and LOGICAL_DNS only",

@@ -64,8 +64,8 @@ pub(super) struct State {
     order: Vec<Arc<str>>,
     interval: Duration,
     actions: VecDeque<Action>,
-    /// No specifier has been applied on this stream.
-    first: bool,
+    /// The last specifier of this stream was applied as a whole.
+    whole: bool,
 }
 
 /// A cluster, by the last good form and by the last refused one.
@@ -93,7 +93,7 @@ impl State {
             order: Vec::new(),
             interval: INTERVAL,
             actions: VecDeque::new(),
-            first: true,
+            whole: false,
         }
     }
 
@@ -130,7 +130,7 @@ impl State {
 
     /// The stream is gone: whatever comes on the next one counts as new.
     pub(super) fn handle_stream_closed(&mut self) {
-        self.first = true;
+        self.whole = false;
     }
 
     /// Takes a specifier, which came at `wall`.
@@ -147,26 +147,27 @@ impl State {
         for (index, message) in specifier.cluster_health_checks.iter().enumerate() {
             self.read(index, message, &mut work);
         }
-        for (name, (body, error)) in &work.refused {
-            self.note_refused(wall, name, body, error);
-        }
-        let error = work.error();
-        if let Some(error) = &error
-            && work.good == 0
-        {
-            return Verdict::Refused(error.clone());
-        }
+        let refused = std::mem::take(&mut work.refused);
+        let errors = refused.iter().map(|refused| refused.error.clone());
+        let error = errors.reduce(ConfigError::and);
         let same = error.is_none()
-            && !self.first
+            && self.whole
             && work.built.is_empty()
             && work.order == self.order
             && interval == self.interval;
-        self.first = false;
-        self.apply(wall, work, interval);
-        if same {
-            return Verdict::Same;
+        let nothing = error.is_some() && work.good == 0;
+        if !nothing {
+            self.whole = error.is_none();
+            self.apply(wall, work, interval);
         }
-        Verdict::Applied(error)
+        for refused in refused {
+            self.note(wall, refused);
+        }
+        match error {
+            Some(error) if nothing => Verdict::Refused(error),
+            _ if same => Verdict::Same,
+            error => Verdict::Applied(error),
+        }
     }
 
     fn read(&self, index: usize, message: &ClusterHealthCheck, work: &mut Work) {
@@ -204,7 +205,7 @@ impl State {
             }
             Err(error) => {
                 let error = error.at_index("cluster_health_checks", index);
-                work.refused.push((name, (body, error)));
+                work.refused.push(Refused { name, body, error });
             }
         }
     }
@@ -268,7 +269,6 @@ impl State {
             if known.good.as_ref().is_none_or(|before| before.config != config) {
                 self.actions.push_back(Action::Apply(Change::Cluster(update)));
             }
-            known.error = None;
             known.good = Some(Good {
                 body,
                 config,
@@ -277,18 +277,19 @@ impl State {
             });
         }
         self.order = work.order;
+        self.clusters.values_mut().for_each(|known| known.error = None);
     }
 
     fn good(&self, name: &str) -> Option<&Good> {
         self.clusters.get(name)?.good.as_ref()
     }
 
-    fn note_refused(&mut self, wall: SystemTime, name: &Arc<str>, body: &Any, error: &ConfigError) {
-        if self.limits.name(name).is_err() {
-            return;
+    /// Notes a refused form, if its name can be kept.
+    fn note(&mut self, wall: SystemTime, refused: Refused) {
+        if self.limits.name(&refused.name).is_ok() {
+            let error = ErrorState::new(&refused.body, "".into(), wall, &refused.error);
+            self.clusters.entry(refused.name).or_default().error = Some(error);
         }
-        let known = self.clusters.entry(Arc::clone(name)).or_default();
-        known.error = Some(ErrorState::new(body, "".into(), wall, error));
     }
 }
 
@@ -303,14 +304,13 @@ struct Work {
     hosts: usize,
     /// Good ones that are new or other than before.
     built: Vec<(Update, Layout, Any)>,
-    refused: Vec<(Arc<str>, (Any, ConfigError))>,
+    refused: Vec<Refused>,
 }
 
-impl Work {
-    fn error(&self) -> Option<ConfigError> {
-        let errors = self.refused.iter().map(|(_, (_, error))| error.clone());
-        errors.reduce(ConfigError::and)
-    }
+struct Refused {
+    name: Arc<str>,
+    body: Any,
+    error: ConfigError,
 }
 
 /// All that is wrong: also with what checkers are told.
@@ -331,7 +331,7 @@ fn interval(specifier: &HealthCheckSpecifier) -> Result<Duration, ConfigError> {
         return Ok(INTERVAL);
     };
     let interval = Duration::try_from(message).map_err(|_| {
-        let reason = format!("value must be greater than or equal to 0s, but is {message}");
+        let reason = format!("Invalid duration: Expected positive duration, but is {message}");
         ConfigError::new("interval", reason)
     })?;
     if interval < MILLISECOND {
