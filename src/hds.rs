@@ -66,6 +66,8 @@ use crate::xds::{Limits, Record, clock, node};
 mod layout;
 mod report;
 mod state;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use report::Reporter;

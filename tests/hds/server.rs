@@ -13,7 +13,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 use xds_health::config::text::Document;
-use xds_health::engine::{Engine, Options as EngineOptions};
+use xds_health::engine::{Engine, Options as EngineOptions, Traffic};
 use xds_health::hds::{Client, Dump, Options};
 use xds_health::proto::envoy::config::core::v3::api_config_source::ApiType;
 use xds_health::proto::envoy::config::core::v3::grpc_service::{GoogleGrpc, TargetSpecifier};
@@ -146,7 +146,7 @@ impl Bed {
         let address = listener.local_addr().unwrap();
         let mut tasks = JoinSet::new();
         let server = tasks.spawn(serve(service.clone(), listener));
-        let engine = EngineOptions::default().with_seed(1);
+        let engine = EngineOptions::default().with_seed(1).with_traffic(Traffic::Always);
         let engine = Engine::start(engine, Arc::new(Stats::default())).unwrap();
         let mut source = source(address);
         source.refresh_delay = refresh_delay.map(|delay| delay.try_into().unwrap());
