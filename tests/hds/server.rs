@@ -30,11 +30,11 @@ use xds_health::registry::Registry;
 use xds_health::stats::Stats;
 
 /// Longer than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A stream or a call, in its test's hands.
 #[derive(Debug)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     messages: Streaming<HealthCheckRequestOrEndpointHealthResponse>,
     specifiers: mpsc::Sender<Result<HealthCheckSpecifier, Status>>,
 }
@@ -46,14 +46,14 @@ impl Exchange {
     }
 
     /// The first message.
-    pub async fn request(&mut self) -> HealthCheckRequest {
+    pub(crate) async fn request(&mut self) -> HealthCheckRequest {
         match self.next().await {
             Some(RequestType::HealthCheckRequest(request)) => request,
             other => panic!("{other:?}"),
         }
     }
 
-    pub async fn report(&mut self) -> EndpointHealthResponse {
+    pub(crate) async fn report(&mut self) -> EndpointHealthResponse {
         match self.next().await {
             Some(RequestType::EndpointHealthResponse(report)) => report,
             other => panic!("{other:?}"),
@@ -61,7 +61,7 @@ impl Exchange {
     }
 
     /// Takes reports until one is as wanted.
-    pub async fn until(&mut self, wanted: &[&str]) {
+    pub(crate) async fn until(&mut self, wanted: &[&str]) {
         let waited = tokio::time::timeout(PATIENCE, async {
             loop {
                 let report = shown(&self.report().await);
@@ -73,11 +73,11 @@ impl Exchange {
         waited.await.unwrap();
     }
 
-    pub async fn send(&self, yaml: &str) {
+    pub(crate) async fn send(&self, yaml: &str) {
         self.specifiers.send(Ok(specifier(yaml))).await.unwrap();
     }
 
-    pub fn end(self, status: Status) {
+    pub(crate) fn end(self, status: Status) {
         // A client that has gone does not need to be told.
         let _ = self.specifiers.try_send(Err(status));
     }
@@ -122,9 +122,9 @@ impl HealthDiscoveryService for Service {
 
 /// A server and the client that asks it.
 #[derive(Debug)]
-pub struct Bed {
-    pub engine: Engine,
-    pub dump: Dump,
+pub(crate) struct Bed {
+    pub(crate) engine: Engine,
+    pub(crate) dump: Dump,
     streams: Mutex<mpsc::Receiver<Exchange>>,
     fetches: Mutex<mpsc::Receiver<Fetch>>,
     address: SocketAddr,
@@ -134,11 +134,11 @@ pub struct Bed {
 }
 
 impl Bed {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(Options::default().with_seed(1), None).await
     }
 
-    pub async fn with(options: Options, refresh_delay: Option<Duration>) -> Self {
+    pub(crate) async fn with(options: Options, refresh_delay: Option<Duration>) -> Self {
         let (streams, opened) = mpsc::channel(16);
         let (fetches, called) = mpsc::channel(16);
         let service = Service { streams, fetches };
@@ -169,31 +169,31 @@ impl Bed {
     }
 
     /// The next stream that the client opens.
-    pub async fn stream(&self) -> Exchange {
+    pub(crate) async fn stream(&self) -> Exchange {
         let mut streams = self.streams.lock().await;
         let stream = tokio::time::timeout(PATIENCE, streams.recv()).await;
         stream.unwrap().unwrap()
     }
 
     /// The next call, which is to be answered.
-    pub async fn fetch(&self) -> Fetch {
+    pub(crate) async fn fetch(&self) -> Fetch {
         let mut fetches = self.fetches.lock().await;
         let call = tokio::time::timeout(PATIENCE, fetches.recv()).await;
         call.unwrap().unwrap()
     }
 
     /// Ends the server with all of its connections.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.server.abort();
     }
 
     /// Starts a server at the same address.
-    pub async fn start(&mut self) {
+    pub(crate) async fn start(&mut self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         self.server = self.tasks.spawn(serve(self.service.clone(), listener));
     }
 
-    pub fn stat(&self, name: &str) -> u64 {
+    pub(crate) fn stat(&self, name: &str) -> u64 {
         use xds_health::stats::Value;
         let samples = self.engine.stats().samples();
         match samples.iter().find(|sample| sample.name == name).map(|sample| &sample.value) {
@@ -210,7 +210,7 @@ async fn serve(service: Service, listener: TcpListener) {
     router.await.unwrap();
 }
 
-pub fn source(address: SocketAddr) -> ApiConfigSource {
+pub(crate) fn source(address: SocketAddr) -> ApiConfigSource {
     let target = GoogleGrpc {
         target_uri: address.to_string(),
         ..GoogleGrpc::default()
@@ -225,7 +225,7 @@ pub fn source(address: SocketAddr) -> ApiConfigSource {
     }
 }
 
-pub fn specifier(yaml: &str) -> HealthCheckSpecifier {
+pub(crate) fn specifier(yaml: &str) -> HealthCheckSpecifier {
     let document = Document::from_yaml(yaml).unwrap();
     let read = document.read::<HealthCheckSpecifier>();
     assert!(read.faults.is_empty(), "{:?}", read.faults);
@@ -233,10 +233,10 @@ pub fn specifier(yaml: &str) -> HealthCheckSpecifier {
 }
 
 /// A UDP check, quick, of thresholds 2.
-pub const CHECK: &str = r#"{timeout: 0.2s, interval: 0.05s, unhealthy_threshold: 2, healthy_threshold: 2, custom_health_check: {name: u, typed_config: {"@type": type.googleapis.com/envoy.extensions.health_checkers.udp.v3.UdpHealthCheck, send: {text: "70"}, receive: {text: "71"}}}}"#;
+pub(crate) const CHECK: &str = r#"{timeout: 0.2s, interval: 0.05s, unhealthy_threshold: 2, healthy_threshold: 2, custom_health_check: {name: u, typed_config: {"@type": type.googleapis.com/envoy.extensions.health_checkers.udp.v3.UdpHealthCheck, send: {text: "70"}, receive: {text: "71"}}}}"#;
 
 /// A cluster under `checks`, with peers in one locality.
-pub fn cluster(name: &str, checks: &str, peers: &[&Peer]) -> String {
+pub(crate) fn cluster(name: &str, checks: &str, peers: &[&Peer]) -> String {
     let address = |peer: &&Peer| {
         let port = peer.address.port();
         format!("{{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}")
@@ -250,12 +250,12 @@ pub fn cluster(name: &str, checks: &str, peers: &[&Peer]) -> String {
 }
 
 /// A specifier with reports every 0.1 s.
-pub fn all(clusters: &[String]) -> String {
+pub(crate) fn all(clusters: &[String]) -> String {
     format!("{{interval: 0.1s, cluster_health_checks: [{}]}}", clusters.join(", "))
 }
 
 /// What a report says: `cluster: statuses`, by cluster.
-pub fn shown(report: &EndpointHealthResponse) -> Vec<String> {
+pub(crate) fn shown(report: &EndpointHealthResponse) -> Vec<String> {
     let clusters = report.cluster_endpoints_health.iter().map(|cluster| {
         let localities = cluster.locality_endpoints_health.iter();
         let endpoints = localities.flat_map(|locality| &locality.endpoints_health);
@@ -267,15 +267,15 @@ pub fn shown(report: &EndpointHealthResponse) -> Vec<String> {
 
 /// An endpoint on loopback that answers "q" to each datagram, or nothing.
 #[derive(Debug)]
-pub struct Peer {
-    pub address: SocketAddr,
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
     heard: Arc<std::sync::atomic::AtomicUsize>,
     answers: Arc<std::sync::atomic::AtomicBool>,
     _task: JoinSet<()>,
 }
 
 impl Peer {
-    pub async fn new(answers: bool) -> Self {
+    pub(crate) async fn new(answers: bool) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = socket.local_addr().unwrap();
         let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -294,12 +294,12 @@ impl Peer {
         Self { address, heard, answers, _task: task }
     }
 
-    pub fn set_answers(&self, answers: bool) {
+    pub(crate) fn set_answers(&self, answers: bool) {
         self.answers.store(answers, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// How many datagrams came.
-    pub fn heard(&self) -> usize {
+    pub(crate) fn heard(&self) -> usize {
         self.heard.load(std::sync::atomic::Ordering::Relaxed)
     }
 }

@@ -188,8 +188,7 @@ fn faults_of_fields_and_of_checkers_are_told_together() {
 
 #[test]
 fn more_endpoints_than_are_taken_are_refused() {
-    let mut limits = Limits::default();
-    limits.hosts = 2;
+    let limits = Limits { hosts: 2, ..Limits::default() };
     let mut bed = Bed(State::new(Registry::default(), limits));
     let text = all(&[good("a", &[1, 2]), good("b", &[3])]);
     bed.expect(
