@@ -209,7 +209,9 @@ impl Client {
         let service = Service::read(service, control_planes).at_index("grpc_services", 0)?;
         let checked = service.check_files().map_err(|error| error.to_string());
         checked.map_err(|reason| ConfigError::new("grpc_services[0]", reason))?;
-        let fetch = source.refresh_delay.and_then(|delay| Duration::try_from(delay).ok());
+        let fetch = source
+            .refresh_delay
+            .and_then(|delay| Duration::try_from(delay).ok());
         Ok(Self {
             service,
             fetch: fetch.map(|delay| delay.max(state::SHORTEST_INTERVAL)),
@@ -401,7 +403,8 @@ impl Session<'_> {
             Action::Remember(layout) => {
                 if let Some(cluster) = self.engine.cluster(&layout.key) {
                     let snapshot = cluster.snapshot();
-                    let remember = move |core: &mut Core| core.reporter.remember(&layout, &snapshot);
+                    let remember =
+                        move |core: &mut Core| core.reporter.remember(&layout, &snapshot);
                     self.off_runtime(remember).await;
                 }
                 Ok(())
@@ -482,7 +485,11 @@ impl Timer {
         tokio::time::sleep_until(due.into()).await;
         let now = clock::now();
         let next = due + self.interval;
-        self.due = Some(if next > now { next } else { now + self.interval });
+        self.due = Some(if next > now {
+            next
+        } else {
+            now + self.interval
+        });
     }
 }
 

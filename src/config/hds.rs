@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::error::Report;
-use super::{BindConfig, ClusterConfig, ConfigError, Discovery, HealthCheck, Warnings, endpoint, wire};
+use super::{
+    BindConfig, ClusterConfig, ConfigError, Discovery, HealthCheck, Warnings, endpoint, wire,
+};
 use crate::host::Host;
 use crate::proto::envoy::service::health::v3::ClusterHealthCheck;
 use crate::validate::FieldPath;
@@ -115,7 +117,10 @@ mod tests {
 
     #[track_caller]
     fn refused(fields: &str, faults: &str) {
-        assert_eq!(testing::faults(&format!("cluster_name: c\n{fields}"), read), faults);
+        assert_eq!(
+            testing::faults(&format!("cluster_name: c\n{fields}"), read),
+            faults
+        );
     }
 
     fn hosts(config: &ClusterConfig) -> &[Arc<Host>] {
@@ -145,7 +150,10 @@ mod tests {
     #[test]
     fn checks_without_names_are_named_by_position_where_there_are_several() {
         let names = |config: &ClusterConfig| {
-            let names = config.health_checks.iter().map(|check| check.name.to_string());
+            let names = config
+                .health_checks
+                .iter()
+                .map(|check| check.name.to_string());
             names.collect::<Vec<_>>()
         };
         assert_eq!(names(&parse(&format!("health_checks: [{CHECK}]"))), [""]);

@@ -64,7 +64,10 @@ impl Layout {
                 .collect();
             if let Some(first) = endpoints.first() {
                 let locality = locality(&first.host.locality).encode_to_vec().into();
-                groups.push(Group { locality, endpoints });
+                groups.push(Group {
+                    locality,
+                    endpoints,
+                });
             }
         }
         Self {

@@ -103,12 +103,16 @@ impl Reporter {
             flat_length += written.flat.len();
         }
         let flat = self.flat && length + flat_length <= self.flat_bytes;
-        let written = clusters.iter().filter_map(|(layout, _)| self.clusters.get(&layout.key));
+        let written = clusters
+            .iter()
+            .filter_map(|(layout, _)| self.clusters.get(&layout.key));
         let length = length + if flat { flat_length } else { 0 };
         let mut report = Vec::with_capacity(length + 16);
         begin(&mut report, field::RESPONSE, length);
         if flat {
-            written.clone().for_each(|written| report.extend_from_slice(&written.flat));
+            written
+                .clone()
+                .for_each(|written| report.extend_from_slice(&written.flat));
         }
         written.for_each(|written| report.extend_from_slice(&written.cluster));
         report.into()
@@ -119,7 +123,10 @@ impl Written {
     /// Writes the cluster anew if anything of it has changed.
     fn write(&mut self, layout: &Arc<Layout>, snapshot: Option<&Snapshot>, flat: bool) {
         let parts = snapshot.map_or(&[][..], Snapshot::parts);
-        let same_layout = self.layout.as_ref().is_some_and(|known| Arc::ptr_eq(known, layout));
+        let same_layout = self
+            .layout
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, layout));
         let versions = parts.iter().map(|part| part.version);
         if same_layout && versions.clone().eq(self.versions.iter().copied()) {
             return;
@@ -143,7 +150,10 @@ impl Written {
                 entry.clear();
                 put(&mut entry, field::ENDPOINT, &endpoint.endpoint);
                 // All values of the enumeration fit in one byte, and none that is written is 0.
-                entry.extend([field::STATUS << 3, u8::try_from(i32::from(status)).unwrap_or(0)]);
+                entry.extend([
+                    field::STATUS << 3,
+                    u8::try_from(i32::from(status)).unwrap_or(0),
+                ]);
                 put(&mut group, field::ENDPOINTS, &entry);
                 if flat {
                     put(&mut self.flat, field::FLAT_ENDPOINTS, &entry);
@@ -169,7 +179,8 @@ fn statuses(
     remembered: &HashMap<(Address, Option<Address>), HealthStatus>,
 ) -> Vec<HealthStatus> {
     let views: Vec<&HostView> = snapshot.hosts().collect();
-    let mut first: HashMap<(&Address, Option<&Address>), usize> = HashMap::with_capacity(views.len());
+    let mut first: HashMap<(&Address, Option<&Address>), usize> =
+        HashMap::with_capacity(views.len());
     let mut next = vec![None; views.len()];
     for (index, view) in views.iter().enumerate().rev() {
         next[index] = first.insert(place(&view.host), index);
@@ -185,7 +196,9 @@ fn statuses(
         found.push(match view {
             Some(view) => status(view),
             None if remembered.is_empty() => HealthStatus::Unhealthy,
-            None => *remembered.get(&owned(host)).unwrap_or(&HealthStatus::Unhealthy),
+            None => *remembered
+                .get(&owned(host))
+                .unwrap_or(&HealthStatus::Unhealthy),
         });
     }
     found

@@ -185,7 +185,10 @@ impl State {
         if good.is_some() {
             work.order.push(Arc::clone(&name));
         }
-        let hosts = message.locality_endpoints.iter().map(|group| group.endpoints.len());
+        let hosts = message
+            .locality_endpoints
+            .iter()
+            .map(|group| group.endpoints.len());
         work.hosts += hosts.sum::<usize>();
         if good.is_some_and(|good| good.body.value == body) {
             work.good += 1;
@@ -249,25 +252,41 @@ impl State {
     /// Makes what was read what is in force.
     fn apply(&mut self, wall: SystemTime, work: Work, interval: Duration) {
         self.interval = interval;
-        let gone = self.clusters.iter().filter(|(name, _)| !work.seen.contains(*name));
+        let gone = self
+            .clusters
+            .iter()
+            .filter(|(name, _)| !work.seen.contains(*name));
         let gone: Vec<_> = gone.map(|(name, _)| Arc::clone(name)).collect();
         for name in gone {
-            if let Some(Known { good: Some(good), .. }) = self.clusters.remove(&name) {
+            if let Some(Known {
+                good: Some(good), ..
+            }) = self.clusters.remove(&name)
+            {
                 let key = Arc::clone(good.config.key());
-                self.actions.push_back(Action::Apply(Change::RemoveCluster(key)));
+                self.actions
+                    .push_back(Action::Apply(Change::RemoveCluster(key)));
             }
         }
         for (update, layout, body) in work.built {
-            let known = self.clusters.entry(Arc::clone(&update.config.name)).or_default();
+            let known = self
+                .clusters
+                .entry(Arc::clone(&update.config.name))
+                .or_default();
             let config = Arc::clone(&update.config);
             if let Some(before) = &known.good
                 && before.layout.checked
                 && !layout.checked
             {
-                self.actions.push_back(Action::Remember(Arc::clone(&before.layout)));
+                self.actions
+                    .push_back(Action::Remember(Arc::clone(&before.layout)));
             }
-            if known.good.as_ref().is_none_or(|before| before.config != config) {
-                self.actions.push_back(Action::Apply(Change::Cluster(update)));
+            if known
+                .good
+                .as_ref()
+                .is_none_or(|before| before.config != config)
+            {
+                self.actions
+                    .push_back(Action::Apply(Change::Cluster(update)));
             }
             known.good = Some(Good {
                 body,
@@ -277,7 +296,9 @@ impl State {
             });
         }
         self.order = work.order;
-        self.clusters.values_mut().for_each(|known| known.error = None);
+        self.clusters
+            .values_mut()
+            .for_each(|known| known.error = None);
     }
 
     fn good(&self, name: &str) -> Option<&Good> {

@@ -58,7 +58,10 @@ fn check(interval: u32, threshold: u32) -> HealthCheck {
         "{{timeout: 1s, interval: {interval}s, unhealthy_threshold: {threshold}, healthy_threshold: {threshold}, \
          custom_health_check: {{name: noted, typed_config: {{'@type': type.googleapis.com/google.protobuf.Empty}}}}}}"
     );
-    Document::from_yaml(&text).unwrap().read::<HealthCheck>().message
+    Document::from_yaml(&text)
+        .unwrap()
+        .read::<HealthCheck>()
+        .message
 }
 
 fn specifier(check: &HealthCheck, ports: &[u16]) -> HealthCheckSpecifier {
@@ -98,7 +101,9 @@ fn decoded(report: &[u8]) -> EndpointHealthResponse {
 async fn a_specifier_resent_every_second_does_not_disturb_checks_every_three() {
     let noted = Noted::default();
     let registry = Registry::empty().with_checker(noted.clone());
-    let options = EngineOptions::default().with_seed(1).with_traffic(Traffic::Always);
+    let options = EngineOptions::default()
+        .with_seed(1)
+        .with_traffic(Traffic::Always);
     let engine = Engine::start(options, Arc::new(Stats::default())).unwrap();
     let mut state = State::new(registry, Limits::default());
     let text = specifier(&check(3, 3), &[1]);
@@ -120,7 +125,10 @@ async fn a_specifier_resent_every_second_does_not_disturb_checks_every_three() {
     let snapshot = engine.cluster(&layout.key).unwrap().snapshot();
     let mut reporter = Reporter::new(true, usize::MAX);
     let report = decoded(&reporter.report(&[(layout, Some(snapshot))]));
-    assert_eq!(report.endpoints_health[0].health_status().as_str_name(), "HEALTHY");
+    assert_eq!(
+        report.endpoints_health[0].health_status().as_str_name(),
+        "HEALTHY"
+    );
 }
 
 /// All pure parts, driven by hand.
@@ -158,7 +166,9 @@ impl Model {
             let update = match action {
                 Action::Remember(_) => continue,
                 Action::Apply(Change::Cluster(update)) => cluster::Update::Cluster {
-                    stats: self.stats.cluster(update.config.key(), update.config.stat_name()),
+                    stats: self
+                        .stats
+                        .cluster(update.config.key(), update.config.stat_name()),
                     config: update.config,
                     traffic: true,
                 },
@@ -177,7 +187,12 @@ impl Model {
                     self.attempts += 1;
                     let attempt = AttemptId(self.attempts);
                     if let Some(started) = self.clusters.start(self.now, id, attempt) {
-                        let port = started.host.address.socket_addr().as_ref().map(SocketAddr::port);
+                        let port = started
+                            .host
+                            .address
+                            .socket_addr()
+                            .as_ref()
+                            .map(SocketAddr::port);
                         self.running.push((id, attempt, port.unwrap()));
                     }
                 }
@@ -195,7 +210,8 @@ impl Model {
 
     fn end(&mut self, place: usize, outcome: Outcome) {
         let (id, attempt, _) = self.running.remove(place);
-        self.clusters.handle_outcome(self.now, id, attempt, outcome, None);
+        self.clusters
+            .handle_outcome(self.now, id, attempt, outcome, None);
         self.act();
     }
 
@@ -266,7 +282,10 @@ fn an_endpoint_may_be_dropped_at_the_instant_its_check_fails() {
         // Others come, go and change their places at the same instant.
         ports.retain(|_| random.u8(..8) > 0);
         for port in 1..=6 {
-            if !ports.contains(&port) && chosen.is_none_or(|(.., gone)| gone != port) && random.u8(..4) == 0 {
+            if !ports.contains(&port)
+                && chosen.is_none_or(|(.., gone)| gone != port)
+                && random.u8(..4) == 0
+            {
                 ports.insert(random.usize(..=ports.len()), port);
             }
         }
@@ -284,7 +303,9 @@ fn an_endpoint_may_be_dropped_at_the_instant_its_check_fails() {
         {
             // The outcome of an attempt that was cancelled comes late.
             assert!(model.running.iter().all(|running| running.1 != attempt));
-            model.clusters.handle_outcome(model.now, id, attempt, outcome, None);
+            model
+                .clusters
+                .handle_outcome(model.now, id, attempt, outcome, None);
             model.act();
         }
         assert_eq!(model.reported(), ports);

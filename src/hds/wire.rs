@@ -38,7 +38,9 @@ impl<'a> Wire<'a> {
     ) -> Result<Streaming<HealthCheckSpecifier>, Status> {
         self.ready().await?;
         let call = self.call(ReceiverStream::new(queue));
-        let opened = self.grpc.streaming(call, PathAndQuery::from_static(STREAM), Encoded);
+        let opened = self
+            .grpc
+            .streaming(call, PathAndQuery::from_static(STREAM), Encoded);
         Ok(opened.await?.into_inner())
     }
 
@@ -46,7 +48,9 @@ impl<'a> Wire<'a> {
     pub(super) async fn fetch(&mut self, message: Bytes) -> Result<HealthCheckSpecifier, Status> {
         self.ready().await?;
         let call = self.call(message);
-        let answer = self.grpc.unary(call, PathAndQuery::from_static(FETCH), Encoded);
+        let answer = self
+            .grpc
+            .unary(call, PathAndQuery::from_static(FETCH), Encoded);
         Ok(answer.await?.into_inner())
     }
 

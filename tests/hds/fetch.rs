@@ -12,7 +12,10 @@ async fn each_report_is_a_call_and_its_answer_the_next_specifier() {
     let peer = Peer::new(true).await;
     let text = all(&[cluster("a", CHECK, &[&peer])]);
     let (message, reply) = bed.fetch().await;
-    assert!(matches!(message.request_type, Some(RequestType::HealthCheckRequest(_))));
+    assert!(matches!(
+        message.request_type,
+        Some(RequestType::HealthCheckRequest(_))
+    ));
     reply.send(Ok(specifier(&text))).unwrap();
     loop {
         let (message, reply) = bed.fetch().await;
@@ -20,12 +23,17 @@ async fn each_report_is_a_call_and_its_answer_the_next_specifier() {
             panic!("{message:?}");
         };
         if shown(&report) == ["a: HEALTHY"] {
-            reply.send(Err(tonic::Status::internal("as the test says"))).unwrap();
+            reply
+                .send(Err(tonic::Status::internal("as the test says")))
+                .unwrap();
             break;
         }
         reply.send(Ok(specifier(&text))).unwrap();
     }
     let (message, _) = bed.fetch().await;
-    assert!(matches!(message.request_type, Some(RequestType::HealthCheckRequest(_))));
+    assert!(matches!(
+        message.request_type,
+        Some(RequestType::HealthCheckRequest(_))
+    ));
     assert_eq!(bed.stat("hds_delegate.errors"), 1);
 }

@@ -104,8 +104,14 @@ impl HealthDiscoveryService for Service {
         call: Request<Streaming<HealthCheckRequestOrEndpointHealthResponse>>,
     ) -> Result<Response<Self::StreamHealthCheckStream>, Status> {
         let (specifiers, queue) = mpsc::channel(16);
-        let exchange = Exchange { messages: call.into_inner(), specifiers };
-        self.streams.send(exchange).await.map_err(|_| Status::aborted("no test"))?;
+        let exchange = Exchange {
+            messages: call.into_inner(),
+            specifiers,
+        };
+        self.streams
+            .send(exchange)
+            .await
+            .map_err(|_| Status::aborted("no test"))?;
         Ok(Response::new(Box::pin(ReceiverStream::new(queue))))
     }
 
@@ -116,7 +122,10 @@ impl HealthDiscoveryService for Service {
         let (reply, answer) = tokio::sync::oneshot::channel();
         let sent = self.fetches.send((call.into_inner(), reply)).await;
         sent.map_err(|_| Status::aborted("no test"))?;
-        answer.await.map_err(|_| Status::aborted("no answer"))?.map(Response::new)
+        answer
+            .await
+            .map_err(|_| Status::aborted("no answer"))?
+            .map(Response::new)
     }
 }
 
@@ -146,11 +155,16 @@ impl Bed {
         let address = listener.local_addr().unwrap();
         let mut tasks = JoinSet::new();
         let server = tasks.spawn(serve(service.clone(), listener));
-        let engine = EngineOptions::default().with_seed(1).with_traffic(Traffic::Always);
+        let engine = EngineOptions::default()
+            .with_seed(1)
+            .with_traffic(Traffic::Always);
         let engine = Engine::start(engine, Arc::new(Stats::default())).unwrap();
         let mut source = source(address);
         source.refresh_delay = refresh_delay.map(|delay| delay.try_into().unwrap());
-        let node = Node { id: "n1".into(), ..Node::default() };
+        let node = Node {
+            id: "n1".into(),
+            ..Node::default()
+        };
         let registry = Registry::default();
         let client = Client::with_options(&source, &BTreeMap::new(), node, registry, options);
         let client = client.unwrap();
@@ -196,7 +210,11 @@ impl Bed {
     pub(crate) fn stat(&self, name: &str) -> u64 {
         use xds_health::stats::Value;
         let samples = self.engine.stats().samples();
-        match samples.iter().find(|sample| sample.name == name).map(|sample| &sample.value) {
+        match samples
+            .iter()
+            .find(|sample| sample.name == name)
+            .map(|sample| &sample.value)
+        {
             Some(Value::Counter(value) | Value::Gauge(value)) => *value,
             other => panic!("{name}: {other:?}"),
         }
@@ -251,7 +269,10 @@ pub(crate) fn cluster(name: &str, checks: &str, peers: &[&Peer]) -> String {
 
 /// A specifier with reports every 0.1 s.
 pub(crate) fn all(clusters: &[String]) -> String {
-    format!("{{interval: 0.1s, cluster_health_checks: [{}]}}", clusters.join(", "))
+    format!(
+        "{{interval: 0.1s, cluster_health_checks: [{}]}}",
+        clusters.join(", ")
+    )
 }
 
 /// What a report says: `cluster: statuses`, by cluster.
@@ -291,11 +312,17 @@ impl Peer {
                 }
             }
         });
-        Self { address, heard, answers, _task: task }
+        Self {
+            address,
+            heard,
+            answers,
+            _task: task,
+        }
     }
 
     pub(crate) fn set_answers(&self, answers: bool) {
-        self.answers.store(answers, std::sync::atomic::Ordering::Relaxed);
+        self.answers
+            .store(answers, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// How many datagrams came.

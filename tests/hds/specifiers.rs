@@ -14,7 +14,10 @@ async fn a_stream_begins_with_who_asks_and_what_it_can_check() {
     let node = request.node.unwrap();
     assert_eq!((&*node.id, &*node.user_agent_name), ("n1", "xds-health"));
     let protocols = request.capability.unwrap().health_check_protocols;
-    assert_eq!(protocols, [i32::from(Protocol::Http), i32::from(Protocol::Tcp)]);
+    assert_eq!(
+        protocols,
+        [i32::from(Protocol::Http), i32::from(Protocol::Tcp)]
+    );
 }
 
 #[tokio::test]
@@ -23,12 +26,19 @@ async fn new_changed_removed_and_empty_specifiers_are_reported() {
     let (passing, silent) = (Peer::new(true).await, Peer::new(false).await);
     let mut stream = bed.stream().await;
     stream.request().await;
-    stream.send(&all(&[cluster("a", CHECK, &[&passing, &silent])])).await;
+    stream
+        .send(&all(&[cluster("a", CHECK, &[&passing, &silent])]))
+        .await;
     stream.until(&["a: HEALTHY TIMEOUT"]).await;
 
     // The silent one goes, and a cluster comes; the other endpoint's counters go on.
     let before = bed.stat("cluster.a.health_check.attempt");
-    stream.send(&all(&[cluster("b", CHECK, &[&silent]), cluster("a", CHECK, &[&passing])])).await;
+    stream
+        .send(&all(&[
+            cluster("b", CHECK, &[&silent]),
+            cluster("a", CHECK, &[&passing]),
+        ]))
+        .await;
     stream.until(&["b: TIMEOUT", "a: HEALTHY"]).await;
     assert!(bed.stat("cluster.a.health_check.attempt") >= before);
     assert_eq!(bed.stat("cluster.a.health_check.healthy"), 1);
@@ -37,7 +47,13 @@ async fn new_changed_removed_and_empty_specifiers_are_reported() {
     stream.until(&[]).await;
     assert_eq!(bed.engine.clusters().len(), 0);
     assert_eq!(bed.stat("hds_delegate.updates"), 3);
-    assert_eq!((bed.stat("hds_delegate.requests"), bed.stat("hds_delegate.errors")), (3, 0));
+    assert_eq!(
+        (
+            bed.stat("hds_delegate.requests"),
+            bed.stat("hds_delegate.errors")
+        ),
+        (3, 0)
+    );
 }
 
 #[tokio::test]
@@ -48,7 +64,9 @@ async fn a_changed_check_keeps_the_state_until_it_has_found_its_own() {
     stream.request().await;
     stream.send(&all(&[cluster("a", CHECK, &[&peer])])).await;
     stream.until(&["a: HEALTHY"]).await;
-    let other = CHECK.replace("text: \"71\"", "text: \"72\"").replace("timeout: 0.2s", "timeout: 0.5s");
+    let other = CHECK
+        .replace("text: \"71\"", "text: \"72\"")
+        .replace("timeout: 0.2s", "timeout: 0.5s");
     stream.send(&all(&[cluster("a", &other, &[&peer])])).await;
     // Two attempts of half a second each must fail, with reports every tenth of a second.
     let mut seen = Vec::new();
@@ -75,9 +93,17 @@ async fn a_bad_cluster_and_a_bad_specifier_leave_what_was_good() {
 
     let bad = CHECK.replace("text: \"70\"", "text: zz");
     let good = cluster("b", CHECK, &[&second]);
-    stream.send(&all(&[cluster("a", &bad, &[&second]), good])).await;
+    stream
+        .send(&all(&[cluster("a", &bad, &[&second]), good]))
+        .await;
     stream.until(&["a: HEALTHY", "b: HEALTHY"]).await;
-    assert_eq!((bed.stat("hds_delegate.updates"), bed.stat("hds_delegate.errors")), (2, 1));
+    assert_eq!(
+        (
+            bed.stat("hds_delegate.updates"),
+            bed.stat("hds_delegate.errors")
+        ),
+        (2, 1)
+    );
     let records = bed.dump.clusters();
     let error = records[0].error_state.as_ref().unwrap();
     assert!(
@@ -142,15 +168,29 @@ async fn clusters_stand_beside_others_of_their_name() {
     let (own, hds) = (Peer::new(true).await, Peer::new(false).await);
     let config = crate::common::cluster("a", crate::common::check(), vec![]);
     let scripted = crate::common::Scripted::default();
-    crate::common::run(&bed.engine, config, scripted, &crate::common::Events::default()).await;
+    crate::common::run(
+        &bed.engine,
+        config,
+        scripted,
+        &crate::common::Events::default(),
+    )
+    .await;
     let mut stream = bed.stream().await;
     stream.request().await;
-    stream.send(&all(&[cluster("a", CHECK, &[&own, &hds])])).await;
+    stream
+        .send(&all(&[cluster("a", CHECK, &[&own, &hds])]))
+        .await;
     stream.until(&["a: HEALTHY TIMEOUT"]).await;
     let clusters = bed.engine.clusters();
     let mut shown: Vec<_> = clusters
         .iter()
-        .map(|cluster| (&**cluster.name(), cluster.origin(), cluster.snapshot().len()))
+        .map(|cluster| {
+            (
+                &**cluster.name(),
+                cluster.origin(),
+                cluster.snapshot().len(),
+            )
+        })
         .collect();
     shown.sort_by_key(|(_, _, hosts)| *hosts);
     assert_eq!(shown, [("a", Origin::Static, 0), ("a", Origin::Hds, 2)]);
@@ -169,5 +209,11 @@ async fn the_flat_list_can_be_switched_off() {
     stream.request().await;
     stream.send(&all(&[cluster("a", CHECK, &[&peer])])).await;
     let report = stream.report().await;
-    assert_eq!((report.endpoints_health.len(), report.cluster_endpoints_health.len()), (0, 1));
+    assert_eq!(
+        (
+            report.endpoints_health.len(),
+            report.cluster_endpoints_health.len()
+        ),
+        (0, 1)
+    );
 }

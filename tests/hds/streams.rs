@@ -85,7 +85,9 @@ fn what_cannot_be_followed_is_told_by_name() {
         let mut source = source(([127, 0, 0, 1], 1).into());
         change(&mut source);
         let (planes, registry) = (BTreeMap::new(), Registry::default());
-        Client::new(&source, &planes, Node::default(), registry).unwrap_err().to_string()
+        Client::new(&source, &planes, Node::default(), registry)
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(
         refused(|source| source.api_type = ApiType::Rest.into()),
@@ -96,9 +98,17 @@ fn what_cannot_be_followed_is_told_by_name() {
         "grpc_services: one is required, but here are 0"
     );
     let error = refused(|source| {
-        use xds_health::proto::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
-        let envoy = EnvoyGrpc { cluster_name: "none".into(), ..EnvoyGrpc::default() };
+        use xds_health::proto::envoy::config::core::v3::grpc_service::{
+            EnvoyGrpc, TargetSpecifier,
+        };
+        let envoy = EnvoyGrpc {
+            cluster_name: "none".into(),
+            ..EnvoyGrpc::default()
+        };
         source.grpc_services[0].target_specifier = Some(TargetSpecifier::EnvoyGrpc(envoy));
     });
-    assert!(error.starts_with("grpc_services[0].envoy_grpc.cluster_name: "), "{error}");
+    assert!(
+        error.starts_with("grpc_services[0].envoy_grpc.cluster_name: "),
+        "{error}"
+    );
 }

@@ -4,13 +4,13 @@ use std::time::Instant;
 use prost::Message;
 
 use super::*;
+use crate::host::Locality;
 use crate::proto::envoy::config::core::v3::address::Address as AnyAddress;
 use crate::proto::envoy::config::core::v3::socket_address::PortSpecifier;
 use crate::proto::envoy::service::health::v3::health_check_request_or_endpoint_health_response::RequestType;
 use crate::proto::envoy::service::health::v3::{
     EndpointHealth, EndpointHealthResponse, HealthCheckRequestOrEndpointHealthResponse,
 };
-use crate::host::Locality;
 use crate::snapshot::{HostList, Part};
 
 const FAILED: HealthFlags = HealthFlags::FAILED_ACTIVE_HC;
@@ -44,9 +44,18 @@ fn part(version: u64, views: impl IntoIterator<Item = HostView>) -> Part {
 }
 
 fn layout(name: &str, checked: bool, groups: &[&[Host]]) -> Arc<Layout> {
-    let hosts: Vec<_> = groups.iter().flat_map(|group| group.iter().cloned().map(Arc::new)).collect();
+    let hosts: Vec<_> = groups
+        .iter()
+        .flat_map(|group| group.iter().cloned().map(Arc::new))
+        .collect();
     let sizes = groups.iter().map(|group| group.len());
-    Arc::new(Layout::new(&name.into(), &name.into(), checked, &hosts, sizes))
+    Arc::new(Layout::new(
+        &name.into(),
+        &name.into(),
+        checked,
+        &hosts,
+        sizes,
+    ))
 }
 
 fn decoded(report: &Bytes) -> EndpointHealthResponse {
@@ -84,7 +93,11 @@ fn by_cluster(response: &EndpointHealthResponse) -> Vec<String> {
             let region = locality.locality.clone().unwrap().region;
             format!("{region}: {}", shown(&locality.endpoints_health).join(" "))
         });
-        format!("{}: {:?}", cluster.cluster_name, localities.collect::<Vec<_>>())
+        format!(
+            "{}: {:?}",
+            cluster.cluster_name,
+            localities.collect::<Vec<_>>()
+        )
     };
     clusters.map(show).collect()
 }
@@ -100,13 +113,37 @@ fn reporter() -> Reporter {
 
 #[test]
 fn the_layout_is_the_specifiers_whatever_the_order_of_the_snapshot() {
-    let locality = Arc::new(Locality { region: "r".into(), ..Locality::default() });
+    let locality = Arc::new(Locality {
+        region: "r".into(),
+        ..Locality::default()
+    });
     let near = |port| host(port).with_locality(Arc::clone(&locality));
-    let first = layout("a", true, &[&[near(3), near(1)], &[], &[host(2)], &[host(9).with_check_disabled()]]);
+    let first = layout(
+        "a",
+        true,
+        &[
+            &[near(3), near(1)],
+            &[],
+            &[host(2)],
+            &[host(9).with_check_disabled()],
+        ],
+    );
     let second = layout("b", true, &[]);
     let shards = [
-        part(1, [view(&host(2), FAILED | HealthFlags::ACTIVE_HC_TIMEOUT), view(&near(1), HealthFlags::NONE)]),
-        part(1, [view(&host(9), HealthFlags::NONE), view(&near(3), HealthFlags::DEGRADED_ACTIVE_HC)]),
+        part(
+            1,
+            [
+                view(&host(2), FAILED | HealthFlags::ACTIVE_HC_TIMEOUT),
+                view(&near(1), HealthFlags::NONE),
+            ],
+        ),
+        part(
+            1,
+            [
+                view(&host(9), HealthFlags::NONE),
+                view(&near(3), HealthFlags::DEGRADED_ACTIVE_HC),
+            ],
+        ),
     ];
     let clusters = [(first, Some(Snapshot::of(shards))), (second, None)];
     let response = decoded(&reporter().report(&clusters));
@@ -114,10 +151,16 @@ fn the_layout_is_the_specifiers_whatever_the_order_of_the_snapshot() {
         by_cluster(&response),
         [r#"a: ["r: 3=DEGRADED 1=HEALTHY", ": 2=TIMEOUT"]"#, "b: []"]
     );
-    assert_eq!(shown(&response.endpoints_health), ["3=DEGRADED", "1=HEALTHY", "2=TIMEOUT"]);
+    assert_eq!(
+        shown(&response.endpoints_health),
+        ["3=DEGRADED", "1=HEALTHY", "2=TIMEOUT"]
+    );
     let without = decoded(&Reporter::new(false, usize::MAX).report(&clusters));
     assert_eq!(without.endpoints_health, []);
-    assert_eq!(without.cluster_endpoints_health, response.cluster_endpoints_health);
+    assert_eq!(
+        without.cluster_endpoints_health,
+        response.cluster_endpoints_health
+    );
 }
 
 #[test]
@@ -146,7 +189,11 @@ fn flags_become_statuses() {
         (HealthFlags::DEGRADED_ACTIVE_HC, "DEGRADED"),
         (HealthFlags::PENDING_DYNAMIC_REMOVAL, "HEALTHY"),
     ] {
-        assert_eq!(status(&view(&host(1), flags)).as_str_name(), wanted, "{flags}");
+        assert_eq!(
+            status(&view(&host(1), flags)).as_str_name(),
+            wanted,
+            "{flags}"
+        );
     }
 }
 
@@ -156,7 +203,11 @@ fn an_endpoint_that_was_not_checked_yet_is_unhealthy() {
     let mut waiting = view(&host(1), FAILED);
     waiting.unchecked = true;
     let disabled_before = view(&host(3).with_check_disabled(), HealthFlags::NONE);
-    let told = report(&mut reporter(), &layout, part(1, [waiting, disabled_before]));
+    let told = report(
+        &mut reporter(),
+        &layout,
+        part(1, [waiting, disabled_before]),
+    );
     assert_eq!(told, ["1=UNHEALTHY", "2=UNHEALTHY", "3=UNHEALTHY"]);
 }
 
@@ -164,21 +215,48 @@ fn an_endpoint_that_was_not_checked_yet_is_unhealthy() {
 fn doubles_are_hosts_of_their_own_and_so_are_other_ports_to_check() {
     let other = host(1).with_check_address(SocketAddr::from(([127, 0, 0, 1], 7)));
     let layout = layout("a", true, &[&[host(1), other.clone(), host(1), host(1)]]);
-    let views = [view(&host(1), HealthFlags::NONE), view(&host(1), FAILED), view(&other, HealthFlags::DEGRADED_ACTIVE_HC)];
+    let views = [
+        view(&host(1), HealthFlags::NONE),
+        view(&host(1), FAILED),
+        view(&other, HealthFlags::DEGRADED_ACTIVE_HC),
+    ];
     let told = report(&mut reporter(), &layout, part(1, views));
-    assert_eq!(told, ["1=HEALTHY", "1=DEGRADED", "1=UNHEALTHY", "1=UNHEALTHY"]);
+    assert_eq!(
+        told,
+        ["1=HEALTHY", "1=DEGRADED", "1=UNHEALTHY", "1=UNHEALTHY"]
+    );
 }
 
 #[test]
 fn a_cluster_is_written_anew_when_its_snapshot_or_its_layout_changes() {
     let first = layout("a", true, &[&[host(1)]]);
     let mut reporter = reporter();
-    assert_eq!(report(&mut reporter, &first, part(1, [view(&host(1), HealthFlags::NONE)])), ["1=HEALTHY"]);
+    assert_eq!(
+        report(
+            &mut reporter,
+            &first,
+            part(1, [view(&host(1), HealthFlags::NONE)])
+        ),
+        ["1=HEALTHY"]
+    );
     // The same version is not looked at.
-    assert_eq!(report(&mut reporter, &first, part(1, [view(&host(1), FAILED)])), ["1=HEALTHY"]);
-    assert_eq!(report(&mut reporter, &first, part(2, [view(&host(1), FAILED)])), ["1=UNHEALTHY"]);
+    assert_eq!(
+        report(&mut reporter, &first, part(1, [view(&host(1), FAILED)])),
+        ["1=HEALTHY"]
+    );
+    assert_eq!(
+        report(&mut reporter, &first, part(2, [view(&host(1), FAILED)])),
+        ["1=UNHEALTHY"]
+    );
     let second = layout("a", true, &[&[host(2)]]);
-    assert_eq!(report(&mut reporter, &second, part(2, [view(&host(2), HealthFlags::NONE)])), ["2=HEALTHY"]);
+    assert_eq!(
+        report(
+            &mut reporter,
+            &second,
+            part(2, [view(&host(2), HealthFlags::NONE)])
+        ),
+        ["2=HEALTHY"]
+    );
 }
 
 #[test]
@@ -188,16 +266,28 @@ fn the_last_states_are_told_while_there_are_no_checks_and_until_the_first_after(
     let after = layout("a", true, &[&[host(1), host(2), host(3)]]);
     let mut reporter = reporter();
     let timed_out = FAILED | HealthFlags::ACTIVE_HC_TIMEOUT;
-    let checked = part(1, [view(&host(1), HealthFlags::NONE), view(&host(2), timed_out)]);
+    let checked = part(
+        1,
+        [view(&host(1), HealthFlags::NONE), view(&host(2), timed_out)],
+    );
     reporter.remember(&before, &Snapshot::of([checked]));
     let unchecked = [1, 2, 3].map(|port| view(&host(port), HealthFlags::NONE));
     let wanted = ["1=HEALTHY", "2=TIMEOUT", "3=UNHEALTHY"];
     assert_eq!(report(&mut reporter, &without, part(2, unchecked)), wanted);
-    let waiting = [1, 2, 3].map(|port| HostView { unchecked: true, ..view(&host(port), FAILED) });
-    assert_eq!(report(&mut reporter, &after, part(3, waiting.clone())), wanted);
+    let waiting = [1, 2, 3].map(|port| HostView {
+        unchecked: true,
+        ..view(&host(port), FAILED)
+    });
+    assert_eq!(
+        report(&mut reporter, &after, part(3, waiting.clone())),
+        wanted
+    );
     let mut some = waiting;
     some[1] = view(&host(2), HealthFlags::NONE);
-    assert_eq!(report(&mut reporter, &after, part(4, some)), ["1=HEALTHY", "2=HEALTHY", "3=UNHEALTHY"]);
+    assert_eq!(
+        report(&mut reporter, &after, part(4, some)),
+        ["1=HEALTHY", "2=HEALTHY", "3=UNHEALTHY"]
+    );
 }
 
 #[test]
@@ -208,7 +298,13 @@ fn the_flat_list_is_left_out_where_the_report_would_be_too_long() {
     let both = decoded(&Reporter::new(true, length - 2).report(&clusters));
     assert_eq!(both.endpoints_health.len(), 1);
     let one = decoded(&Reporter::new(true, length - 3).report(&clusters));
-    assert_eq!((one.endpoints_health.len(), one.cluster_endpoints_health.len()), (0, 1));
+    assert_eq!(
+        (
+            one.endpoints_health.len(),
+            one.cluster_endpoints_health.len()
+        ),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -222,5 +318,10 @@ fn a_hundred_thousand_endpoints_take_some_thirty_bytes_each() {
     let report = Reporter::new(false, 0).report(&[(layout, Some(snapshot))]);
     let each = report.len() / hosts.len();
     assert!((20..=30).contains(&each), "{each} bytes each");
-    assert_eq!(decoded(&report).cluster_endpoints_health[0].locality_endpoints_health[0].endpoints_health.len(), hosts.len());
+    assert_eq!(
+        decoded(&report).cluster_endpoints_health[0].locality_endpoints_health[0]
+            .endpoints_health
+            .len(),
+        hosts.len()
+    );
 }

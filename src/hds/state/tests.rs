@@ -4,17 +4,23 @@ use crate::config::text::Document;
 const CHECK: &str = r#"{timeout: 1s, interval: 1s, unhealthy_threshold: 2, healthy_threshold: 2, custom_health_check: {name: u, typed_config: {"@type": type.googleapis.com/envoy.extensions.health_checkers.udp.v3.UdpHealthCheck, send: {text: "70"}, receive: {text: "71"}}}}"#;
 
 fn specifier(yaml: &str) -> HealthCheckSpecifier {
-    let read = Document::from_yaml(yaml).unwrap().read::<HealthCheckSpecifier>();
+    let read = Document::from_yaml(yaml)
+        .unwrap()
+        .read::<HealthCheckSpecifier>();
     assert!(read.faults.is_empty(), "{:?}", read.faults);
     read.message
 }
 
 /// A cluster under `checks` with endpoints at `ports`.
 fn cluster(name: &str, checks: &str, ports: &[u16]) -> String {
-    let endpoint = |port| format!("{{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}");
+    let endpoint = |port| {
+        format!("{{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}")
+    };
     let endpoints: Vec<_> = ports.iter().map(endpoint).collect();
     let endpoints = endpoints.join(", ");
-    format!("{{cluster_name: {name:?}, health_checks: [{checks}], locality_endpoints: [{{endpoints: [{endpoints}]}}]}}")
+    format!(
+        "{{cluster_name: {name:?}, health_checks: [{checks}], locality_endpoints: [{{endpoints: [{endpoints}]}}]}}"
+    )
 }
 
 fn good(name: &str, ports: &[u16]) -> String {
@@ -45,7 +51,10 @@ impl Bed {
 
     /// The verdict and what is to be done.
     fn take(&mut self, yaml: &str) -> (String, Vec<String>) {
-        let verdict = match self.0.handle_specifier(SystemTime::UNIX_EPOCH, &specifier(yaml)) {
+        let verdict = match self
+            .0
+            .handle_specifier(SystemTime::UNIX_EPOCH, &specifier(yaml))
+        {
             Verdict::Same => "same".to_owned(),
             Verdict::Applied(None) => "applied".to_owned(),
             Verdict::Applied(Some(error)) => format!("applied but {error}"),
@@ -64,7 +73,9 @@ impl Bed {
     /// The clusters that are reported, with the ports of their endpoints.
     fn reported(&self) -> Vec<String> {
         let shown = |layout: Arc<Layout>| {
-            let ports = layout.endpoints().map(|e| e.host.address.socket_addr().unwrap().port());
+            let ports = layout
+                .endpoints()
+                .map(|e| e.host.address.socket_addr().unwrap().port());
             format!("{} {:?}", layout.name, ports.collect::<Vec<_>>())
         };
         self.0.layouts().into_iter().map(shown).collect()
@@ -75,7 +86,10 @@ fn shown(action: &Action) -> String {
     match action {
         Action::Remember(layout) => format!("remember {}", layout.name),
         Action::Apply(Change::Cluster(update)) => {
-            assert_eq!(**update.config.key(), format!("hds\0{}", update.config.name));
+            assert_eq!(
+                **update.config.key(),
+                format!("hds\0{}", update.config.name)
+            );
             format!("set {}", update.config.name)
         }
         Action::Apply(Change::RemoveCluster(key)) => {
@@ -93,11 +107,19 @@ fn only_what_changed_is_told() {
     let both = all(&[good("a", &[1]), good("b", &[2])]);
     bed.expect(&both, "applied", &["set a", "set b"]);
     bed.expect(&both, "same", &[]);
-    bed.expect(&all(&[good("a", &[1, 3]), good("b", &[2])]), "applied", &["set a"]);
+    bed.expect(
+        &all(&[good("a", &[1, 3]), good("b", &[2])]),
+        "applied",
+        &["set a"],
+    );
     bed.expect(&all(&[good("b", &[2]), good("a", &[1, 3])]), "applied", &[]);
     assert_eq!(bed.reported(), ["b [2]", "a [1, 3]"]);
     let other = CHECK.replace("healthy_threshold: 2, c", "healthy_threshold: 3, c");
-    bed.expect(&all(&[cluster("b", &other, &[2])]), "applied", &["remove a", "set b"]);
+    bed.expect(
+        &all(&[cluster("b", &other, &[2])]),
+        "applied",
+        &["remove a", "set b"],
+    );
     bed.expect("{}", "applied", &["remove b"]);
     bed.expect("{}", "same", &[]);
 }
@@ -116,20 +138,45 @@ fn a_bad_cluster_keeps_its_last_good_form_and_spoils_no_other() {
     let records = bed.0.records();
     let refused: Vec<_> = records
         .iter()
-        .map(|record| (&*record.name, record.resource.is_some(), record.error_state.is_some()))
+        .map(|record| {
+            (
+                &*record.name,
+                record.resource.is_some(),
+                record.error_state.is_some(),
+            )
+        })
         .collect();
-    assert_eq!(refused, [("b", true, true), ("c", true, false), ("new", false, true)]);
+    assert_eq!(
+        refused,
+        [("b", true, true), ("c", true, false), ("new", false, true)]
+    );
     bed.expect(&all(&[good("b", &[2]), good("c", &[3])]), "applied", &[]);
-    assert!(bed.0.records().iter().all(|record| record.error_state.is_none()));
+    assert!(
+        bed.0
+            .records()
+            .iter()
+            .all(|record| record.error_state.is_none())
+    );
 }
 
 #[test]
 fn a_specifier_without_a_good_cluster_changes_nothing() {
     let mut bed = Bed::with(&format!("{{interval: 3s, {}}}", all(&[good("a", &[1])])));
     let refused = format!("refused: cluster_health_checks[0].{NO_TIMEOUT}");
-    bed.expect(&format!("{{interval: 2s, {}}}", all(&[bad("b")])), &refused, &[]);
-    bed.expect(&format!("{{interval: 2s, {}}}", all(&[bad("a")])), &refused, &[]);
-    assert_eq!((bed.reported(), bed.0.interval()), (vec!["a [1]".into()], Duration::from_secs(3)));
+    bed.expect(
+        &format!("{{interval: 2s, {}}}", all(&[bad("b")])),
+        &refused,
+        &[],
+    );
+    bed.expect(
+        &format!("{{interval: 2s, {}}}", all(&[bad("a")])),
+        &refused,
+        &[],
+    );
+    assert_eq!(
+        (bed.reported(), bed.0.interval()),
+        (vec!["a [1]".into()], Duration::from_secs(3))
+    );
     bed.expect(
         &format!("{{interval: -1s, {}}}", all(&[good("b", &[1])])),
         "refused: interval: Invalid duration: Expected positive duration, but is -1s",
@@ -141,7 +188,11 @@ fn a_specifier_without_a_good_cluster_changes_nothing() {
 #[test]
 fn a_second_cluster_of_a_name_is_not_read() {
     let mut bed = Bed::new();
-    bed.expect(&all(&[good("a", &[1]), good("a", &[2]), bad("a")]), "applied", &["set a"]);
+    bed.expect(
+        &all(&[good("a", &[1]), good("a", &[2]), bad("a")]),
+        "applied",
+        &["set a"],
+    );
     assert_eq!(bed.reported(), ["a [1]"]);
 }
 
@@ -149,8 +200,13 @@ fn a_second_cluster_of_a_name_is_not_read() {
 fn every_fault_has_its_path() {
     let hex = CHECK.replace("text: \"70\"", "text: zz");
     let custom = "health_checks[0].custom_health_check.typed_config";
-    let name = |name: &str| format!("address: {{socket_address: {{address: {name}, port_value: 1}}}}");
-    let of = |endpoint: &str| format!("{{cluster_name: a, health_checks: [{CHECK}], locality_endpoints: [{{endpoints: [{endpoint}]}}]}}");
+    let name =
+        |name: &str| format!("address: {{socket_address: {{address: {name}, port_value: 1}}}}");
+    let of = |endpoint: &str| {
+        format!(
+            "{{cluster_name: a, health_checks: [{CHECK}], locality_endpoints: [{{endpoints: [{endpoint}]}}]}}"
+        )
+    };
     for (text, fault) in [
         (cluster("a", &hex, &[1]), format!("{custom}.send.text: ")),
         (
@@ -181,14 +237,19 @@ fn every_fault_has_its_path() {
 
 #[test]
 fn faults_of_fields_and_of_checkers_are_told_together() {
-    let both = CHECK.replace("text: \"70\"", "text: zz").replace("timeout: 1s, ", "");
+    let both = CHECK
+        .replace("text: \"70\"", "text: zz")
+        .replace("timeout: 1s, ", "");
     let (verdict, _) = Bed::new().take(&all(&[cluster("a", &both, &[1])]));
     assert_eq!(verdict.lines().count(), 2, "{verdict}");
 }
 
 #[test]
 fn more_endpoints_than_are_taken_are_refused() {
-    let limits = Limits { hosts: 2, ..Limits::default() };
+    let limits = Limits {
+        hosts: 2,
+        ..Limits::default()
+    };
     let mut bed = Bed(State::new(Registry::default(), limits));
     let text = all(&[good("a", &[1, 2]), good("b", &[3])]);
     bed.expect(
