@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use crate::checker::{Attempt, AttemptIo, Checker, CheckerFactory, HostChecker, Target};
 use crate::cluster::{self, Clusters, SessionId, Share};
@@ -11,15 +12,19 @@ use crate::session::AttemptId;
 use crate::snapshot::Part;
 use crate::stats::Stats;
 
+use super::state::{Action, Verdict};
 use super::*;
 use crate::config::text::Document;
+use crate::engine::Origin;
 use crate::proto::envoy::config::core::v3::address::Address as AnyAddress;
 use crate::proto::envoy::config::core::v3::socket_address::PortSpecifier;
 use crate::proto::envoy::config::core::v3::{Address, HealthCheck, SocketAddress};
 use crate::proto::envoy::config::endpoint::v3::Endpoint;
 use crate::proto::envoy::service::health::v3::{
-    ClusterHealthCheck, EndpointHealthResponse, LocalityEndpoints,
+    ClusterHealthCheck, EndpointHealthResponse, HealthCheckSpecifier, LocalityEndpoints,
 };
+use crate::registry::Change;
+use crate::xds::clock;
 
 /// A checker that notes when it is asked and always passes.
 #[derive(Clone, Debug, Default)]
