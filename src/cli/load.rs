@@ -8,6 +8,7 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use crate::config::{At, Bootstrap, ClusterConfig, ConfigError, Format, Warnings, text::Document};
+use crate::hds;
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
 use crate::registry::{Registry, Update};
 use crate::stats::Stats;
@@ -26,6 +27,8 @@ pub(super) struct Loaded {
     pub(super) clusters: Vec<Update>,
     /// Follows its control planes.
     pub(super) client: Client,
+    /// Follows its health discovery service, if it has one.
+    pub(super) hds: Option<hds::Client>,
     pub(super) warnings: Warnings,
 }
 
@@ -110,6 +113,14 @@ fn build(
         Ok(client) => (Some(client), None),
         Err(error) => (None, Some(error)),
     };
+    let hds = bootstrap.hds_config.as_deref().map(|source| {
+        let (planes, node) = (&bootstrap.control_planes, bootstrap.node.clone());
+        hds::Client::new(source, planes, node, registry.clone()).at("hds_config")
+    });
+    let hds = hds.transpose().unwrap_or_else(|error| {
+        wrong = Some(before(wrong.take(), error));
+        None
+    });
     for (index, config) in bootstrap.clusters.iter().enumerate() {
         match build_cluster(config, registry).at_index(CLUSTERS, index) {
             Ok(update) => clusters.push(update),
@@ -121,6 +132,7 @@ fn build(
         message,
         clusters,
         client,
+        hds,
         warnings,
     });
     (loaded, wrong)

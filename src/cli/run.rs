@@ -84,6 +84,7 @@ async fn serve(
         message,
         clusters,
         client,
+        hds,
         ..
     } = loaded;
     let listener = match bootstrap.admin.and_then(|admin| admin.address) {
@@ -106,6 +107,9 @@ async fn serve(
     }
     let dump = client.dump();
     tokio::spawn(follow(client, resolver, from_dns, engine.clone()));
+    if let Some(hds) = hds {
+        tokio::spawn(hds.run(engine.clone()));
+    }
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
         let admin = Admin::new(engine.clone())

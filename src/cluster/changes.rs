@@ -149,7 +149,7 @@ impl Clusters {
             })
             .collect();
         let mut changed = false;
-        let id = if let Some(id) = self.id(&config.name) {
+        let id = if let Some(id) = self.id(config.key()) {
             let anew = self.move_stats(id, stats);
             self.change_checks(now, id, checks, anew);
             self.clusters[id.index()].config = Arc::clone(&config);
@@ -171,7 +171,7 @@ impl Clusters {
                 self.clusters.remove(key);
                 return false;
             };
-            self.names.insert(Arc::clone(&config.name), ClusterId(key));
+            self.names.insert(Arc::clone(config.key()), ClusterId(key));
             ClusterId(key)
         };
         // Whoever applies a change last leaves just its checks, though others were late with the one before.

@@ -364,7 +364,7 @@ impl Shard {
             Input::Update(update, runtime, membership) => {
                 let name = runtime
                     .as_ref()
-                    .map(|runtime| Arc::clone(&runtime.entry.name));
+                    .map(|runtime| Arc::clone(&runtime.entry.key));
                 let removed = match &update {
                     Update::RemoveCluster(name) => self.clusters.id(name),
                     _ => None,
