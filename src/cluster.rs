@@ -36,6 +36,9 @@ use members::Members;
 pub struct SessionId(NonZeroU32);
 
 impl SessionId {
+    #[cfg(test)]
+    pub(crate) const FIRST: Self = Self(NonZeroU32::MIN);
+
     fn new(index: usize) -> Option<Self> {
         let key = u32::try_from(index).ok()?;
         NonZeroU32::new(key.checked_add(1)?).map(Self)
@@ -56,7 +59,8 @@ impl SessionId {
 pub struct ClusterId(u32);
 
 impl ClusterId {
-    fn index(self) -> usize {
+    /// Small, and unlike that of any other cluster there is.
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -78,6 +82,11 @@ impl Share {
             index,
             of: of.max(1),
         }
+    }
+
+    /// Which part it is, counted from 0.
+    pub fn index(self) -> usize {
+        self.index
     }
 
     /// Whether the host at `address` belongs to this part.
@@ -130,6 +139,8 @@ pub struct Notice {
 pub struct Started<'a> {
     /// By how much it begins late.
     pub lag: Duration,
+    /// It is the first of its session.
+    pub first_check: bool,
     /// The cluster.
     pub cluster: ClusterId,
     /// Position of the check in its cluster.
@@ -219,6 +230,8 @@ pub struct Clusters {
     actions: VecDeque<Action>,
     /// Sessions that the update at hand began and whose first attempt is due at once.
     begun: Vec<SessionId>,
+    /// Keys that the wheel gave out; empty but for its room between calls.
+    due: Vec<u32>,
     dirty: Vec<ClusterId>,
     limits: IntervalLimits,
     random: fastrand::Rng,
@@ -235,6 +248,7 @@ impl Clusters {
             wheel: Wheel::new(now),
             actions: VecDeque::new(),
             begun: Vec::new(),
+            due: Vec::new(),
             dirty: Vec::new(),
             limits: IntervalLimits::default(),
             random: fastrand::Rng::with_seed(seed),
@@ -269,7 +283,7 @@ impl Clusters {
     /// Advances time to `now`: what is due becomes actions.
     pub fn handle_timeout(&mut self, now: Instant) {
         let (sessions, actions) = (&mut self.sessions, &mut self.actions);
-        let mut due = Vec::new();
+        let due = &mut self.due;
         self.wheel.advance(
             now,
             |key| {
@@ -278,7 +292,7 @@ impl Clusters {
             },
             |key| due.push(key),
         );
-        for key in due {
+        for key in due.drain(..) {
             let Some(slot) = sessions.get_mut(key as usize) else {
                 continue;
             };
@@ -295,6 +309,23 @@ impl Clusters {
                 }
             }
         }
+    }
+
+    /// Reads what [`Clusters::start`] and whoever calls it will read of these sessions. Hosts lie all over
+    /// the memory, and a loop that does nothing else waits for many of them at once, not for each in turn.
+    pub(crate) fn fetch(&self, sessions: impl Iterator<Item = SessionId>) {
+        let mut addresses = 0_usize;
+        for id in sessions {
+            let Some(slot) = self.sessions.get(id.index()) else {
+                continue;
+            };
+            let cluster = self.clusters.get(slot.cluster.index());
+            if let Some(view) = cluster.and_then(|c| c.part.hosts.get(slot.host as usize)) {
+                addresses += usize::from(matches!(view.host.checked_at(), Address::Ip(_)));
+            }
+        }
+        // So that the reads are made, though nothing comes of them.
+        std::hint::black_box(addresses);
     }
 
     /// Begins the attempt that [`Action::Start`] asked for, under a name that no other running attempt has;
@@ -316,6 +347,7 @@ impl Clusters {
         let view = cluster.part.hosts.get(slot.host as usize)?;
         Some(Started {
             lag,
+            first_check: slot.session.first_check(),
             cluster: slot.cluster,
             check: usize::from(slot.check),
             host: &view.host,
@@ -429,6 +461,17 @@ impl Clusters {
         }
     }
 
+    /// This process could not run for so long: every deadline is put off, so that no attempt fails and no
+    /// burst of them follows for what was missed. Costs a look at each session.
+    pub fn postpone(&mut self, by: Duration) {
+        for (key, slot) in &mut self.sessions {
+            slot.session.postpone(by);
+            if let (Ok(key), Some(at)) = (u32::try_from(key), slot.session.poll_timeout()) {
+                self.wheel.set(key, at);
+            }
+        }
+    }
+
     /// The cluster has had traffic: the no-traffic intervals no longer rule, from the next wait on.
     pub fn note_traffic(&mut self, cluster: ClusterId) {
         if let Some(cluster) = self.clusters.get_mut(cluster.index()) {
@@ -503,6 +546,10 @@ impl Clusters {
         let is = Was::of(&slot.session);
         check.stats.healthy.shift(!was.failed, !is.failed);
         check.stats.degraded.shift(was.degraded, is.degraded);
+        if was == is && failure.is_none() && completion.events == [None; 3] {
+            // One more success of many: the host's view says so already, and need not be fetched.
+            return;
+        }
         if was.first_check {
             cluster.unchecked -= 1;
         }
@@ -648,7 +695,7 @@ impl Notice {
 }
 
 /// What a session's verdict was before a completion.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Was {
     failed: bool,
     degraded: bool,

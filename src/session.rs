@@ -291,6 +291,15 @@ impl Session {
         self.fail(failure, check)
     }
 
+    /// Everything that is due later, or runs, is put off: this process could not do its part for so long.
+    pub fn postpone(&mut self, by: Duration) {
+        match &mut self.state {
+            State::Waiting { until: at }
+            | State::Queued { since: at }
+            | State::Attempting { deadline: at, .. } => *at = later(*at, by),
+        }
+    }
+
     /// A longer wait is cut short: traffic has ended the no-traffic interval. Envoy lets a running wait
     /// finish; so do we unless the embedder asks.
     pub fn handle_traffic(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
@@ -431,7 +440,10 @@ fn next_interval(success: bool, transition: Transition, cx: &Context<'_>) -> Int
 /// The wait of `kind` with its jitter, within the limits.
 fn wait(kind: IntervalKind, cx: &mut Context<'_>) -> Duration {
     let base = kind.of(cx.check);
-    let percent = base.saturating_mul(cx.check.interval_jitter_percent) / 100;
+    let percent = match cx.check.interval_jitter_percent {
+        0 => Duration::ZERO,
+        percent => base.saturating_mul(percent) / 100,
+    };
     let jitter = part_of(percent, cx.random) + part_of(cx.check.interval_jitter, cx.random);
     cx.limits.bound(base.saturating_add(jitter))
 }

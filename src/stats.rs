@@ -139,6 +139,10 @@ pub struct EngineStats {
     pub attempts_queued: Gauge,
     /// `attempts_in_flight_limit`: how many may run at once.
     pub attempts_in_flight_limit: Gauge,
+    /// `attempts_late`: attempts, but for first checks, that began over a second late: overload.
+    pub attempts_late: Counter,
+    /// `stalls`: how often the process did not run for half a second or more, so that checks were put off.
+    pub stalls: Counter,
     /// `schedule_lag_ms`: by how much attempts began late.
     pub schedule_lag: Histogram,
     /// `round_trip_ms`: from sending to a satisfying answer.
@@ -252,6 +256,8 @@ impl Stats {
             to.push(Sample::gauge(format!("xds_health.{name}"), gauge));
         }
         for (name, counter) in [
+            ("attempts_late", &engine.attempts_late),
+            ("stalls", &engine.stalls),
             ("event_log.dropped", &engine.events_dropped),
             ("event_log.write_errors", &engine.event_write_errors),
         ] {

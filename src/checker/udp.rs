@@ -7,6 +7,7 @@
 //! (`upstream_bind_config.source_address` with a port) attempts share an address, and a late answer counts.
 
 use std::io;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -78,12 +79,11 @@ struct UdpHostChecker {
 
 impl HostChecker for UdpHostChecker {
     fn attempt<'a>(&'a mut self, io: &'a AttemptIo) -> Attempt<'a> {
-        Box::pin(UdpAttempt {
-            host: self,
-            io,
-            state: State::Opening,
-            mismatch: None,
-        })
+        Box::pin(UdpAttempt::new(&*self, io.clone()))
+    }
+
+    fn only_attempt(self: Box<Self>, io: AttemptIo) -> Attempt<'static> {
+        Box::pin(UdpAttempt::new(self, io))
     }
 }
 
@@ -96,14 +96,14 @@ enum State {
     Receiving(Socket),
 }
 
-struct UdpAttempt<'a> {
-    host: &'a UdpHostChecker,
-    io: &'a AttemptIo,
+struct UdpAttempt<H> {
+    host: H,
+    io: AttemptIo,
     state: State,
     mismatch: Option<Mismatch>,
 }
 
-impl Future for UdpAttempt<'_> {
+impl<H: Deref<Target = UdpHostChecker> + Unpin> Future for UdpAttempt<H> {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -127,7 +127,16 @@ impl Future for UdpAttempt<'_> {
     }
 }
 
-impl UdpAttempt<'_> {
+impl<H: Deref<Target = UdpHostChecker>> UdpAttempt<H> {
+    fn new(host: H, io: AttemptIo) -> Self {
+        Self {
+            host,
+            io,
+            state: State::Opening,
+            mismatch: None,
+        }
+    }
+
     fn open(&mut self) -> Result<(), Trouble> {
         let socket = socket::connect(&self.host.target, self.host.bind.as_deref())?;
         self.state = State::Sending {
@@ -147,6 +156,7 @@ impl UdpAttempt<'_> {
             // The kernel's buffers: it says when there is room, or the driver's pace does.
             Err(Trouble::Short(_)) | Err(Trouble::Failed(_)) | Ok(()) => false,
         };
+        let told_anew = !*watched && sent.is_ok();
         if !*watched && (retry || sent.is_ok()) {
             self.io
                 .watch(socket, retry)
@@ -157,6 +167,10 @@ impl UdpAttempt<'_> {
         self.io.sent();
         if let State::Sending { socket, .. } = std::mem::replace(&mut self.state, State::Opening) {
             self.state = State::Receiving(socket);
+        }
+        if told_anew && !self.io.last_look() {
+            // An answer that is there already is told of too: a look for it would be in vain mostly.
+            return Err(Trouble::Wait);
         }
         Ok(())
     }

@@ -134,6 +134,9 @@ impl Clusters {
             self.names.insert(Arc::clone(config.key()), ClusterId(key));
             ClusterId(key)
         };
+        // Whoever applies a change last leaves just its checks, though others were late with the one before.
+        let names: Vec<_> = config.health_checks.iter().map(|c| &c.name).collect();
+        self.clusters[id.index()].stats.retain_checks(&names);
         self.touch(id);
         if let Discovery::Static(hosts) = &config.discovery {
             changed |= self.reset_hosts(now, id, hosts);
@@ -385,7 +388,8 @@ impl Clusters {
     }
 
     /// A host that is no longer told goes at once, unless its checks pass: then it stays until they fail.
-    /// Tells whether it went.
+    /// The one host of a `LOGICAL_DNS` cluster makes room for the next in any case, as with Envoy. Tells
+    /// whether it went.
     fn retire(&mut self, now: Instant, id: ClusterId, slot: u32) -> bool {
         let cluster = &self.clusters[id.index()];
         let Some(view) = cluster.part.hosts.get(slot as usize) else {
@@ -393,7 +397,8 @@ impl Clusters {
         };
         let failed = HealthFlags::FAILED_ACTIVE_HC | HealthFlags::FAILED_EDS_HEALTH;
         let passes = cluster.members.session(slot).is_some() && !view.flags.intersects(failed);
-        if passes && !cluster.config.ignore_health_on_host_removal {
+        let alone = matches!(cluster.config.discovery, Discovery::LogicalDns(_));
+        if passes && !alone && !cluster.config.ignore_health_on_host_removal {
             let flags = view.flags.with(HealthFlags::PENDING_DYNAMIC_REMOVAL, true);
             self.refresh(now, id, slot, flags, None);
             return false;

@@ -1,23 +1,25 @@
-//! A driver: one task that owns the sessions of its share of all hosts.
+//! A driver: one task or thread that owns the sessions of its share of all hosts.
 //!
 //! It waits for the first of a change, an answer, a woken attempt or a deadline, feeds it in and does what
 //! comes out. Each turn is bounded, so that no input starves another.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock;
 use super::entry::Entry;
 use super::reactor::Reactor;
-use super::running::{Attempts, Polled, Report};
+use super::running::{self, Attempts, Polled, Report};
 use crate::checker::{Checker, HostChecker, Target};
 use crate::cluster::{Action, ClusterId, Clusters, SessionId, SessionView, Share, Update};
 use crate::config::ClusterConfig;
-use crate::event::{HealthCheckEvent, Outcome};
+use crate::event::{EventKind, HealthCheckEvent, Outcome, Reason};
 use crate::feed::EventSink;
 use crate::host::{Address, Host};
 use crate::session::IntervalLimits;
@@ -27,8 +29,16 @@ use crate::stats::{ClusterStats, Stats};
 const INPUTS: usize = 16;
 /// Attempts begun in one turn.
 const STARTS: usize = 128;
+/// Sessions fetched from memory together: few enough to be there still when the last one's turn comes.
+const FETCHED: usize = 8;
 /// The shortest time between two views of a shard.
 const PUBLISH_EVERY: Duration = Duration::from_millis(2);
+/// A turn that takes longer, beside its waiting, means that this process was not let run.
+const STALL: Duration = Duration::from_millis(500);
+/// An attempt that begins later than this is a sign of overload.
+const LATE: Duration = Duration::from_secs(1);
+/// How often overload is told of.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 /// How soon attempts that wait for room look again by themselves.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
 
@@ -44,6 +54,8 @@ pub(super) enum Input {
     SetUnhealthy(Arc<str>, Address),
     /// What sessions are up to.
     Explain(Arc<str>, Address, oneshot::Sender<Vec<SessionView>>),
+    /// There is nothing more to do.
+    Stop,
 }
 
 /// A change that several shards are told counts once in `membership_change`, if it changed hosts at all.
@@ -74,14 +86,33 @@ pub(super) struct Runtime {
     pub(super) sinks: Vec<Vec<Arc<dyn EventSink>>>,
 }
 
+/// What follows a turn.
+enum Next {
+    /// Another one at once.
+    Turn,
+    /// One when something has happened, or then.
+    Wait(Option<Instant>),
+    /// None.
+    End,
+}
+
+/// What ends a wait, beside the reactor and time.
+enum Told {
+    Input(Option<Input>),
+    Woken,
+}
+
 pub(super) struct Shard {
     index: usize,
     clusters: Clusters,
-    runtimes: HashMap<ClusterId, Runtime>,
+    /// What clusters are run by, by their ids.
+    runtimes: Vec<Option<Runtime>>,
     attempts: Attempts,
     reactor: Reactor,
     /// Sessions whose attempts are due and wait for their turn.
     queue: VecDeque<SessionId>,
+    /// Slots to be polled; empty but for its room between turns.
+    ready: Vec<usize>,
     /// Slots of attempts that wait for room.
     waiting: VecDeque<usize>,
     /// Checkers of hosts that keep connections.
@@ -90,63 +121,125 @@ pub(super) struct Shard {
     in_flight: usize,
     published: Option<Instant>,
     dirty: bool,
+    /// When an overload was last told of.
+    told: Option<Instant>,
+    /// When this turn began, by the real clock, and how long it was to wait at its end.
+    turn: Option<Instant>,
+    to_wait: Duration,
     stats: Arc<Stats>,
+    /// Goes when all else has gone: fields are dropped in their order.
+    _alive: watch::Sender<()>,
 }
 
 impl Shard {
     pub(super) fn new(
         share: Share,
-        index: usize,
         seed: u64,
         in_flight: usize,
         inputs: mpsc::Receiver<Input>,
         stats: Arc<Stats>,
-    ) -> std::io::Result<Self> {
-        let reactor = Reactor::new()?;
-        Ok(Self {
-            index,
+        alive: watch::Sender<()>,
+        reactor: Reactor,
+    ) -> Self {
+        Self {
+            index: share.index(),
             clusters: Clusters::new(clock::now(), share, seed),
-            runtimes: HashMap::new(),
+            runtimes: Vec::new(),
             attempts: Attempts::new(Arc::clone(reactor.registry())),
             reactor,
             queue: VecDeque::new(),
+            ready: Vec::new(),
             waiting: VecDeque::new(),
             kept: HashMap::new(),
             inputs,
             in_flight,
             published: None,
             dirty: false,
+            told: None,
+            turn: None,
+            to_wait: Duration::ZERO,
             stats,
-        })
+            _alive: alive,
+        }
     }
 
-    /// Runs until nobody can tell it anything any more.
+    /// Runs as a task until nobody can tell it anything any more.
     pub(super) async fn run(mut self) {
         loop {
-            let open = self.take_inputs();
-            if !open {
-                return;
-            }
-            let now = clock::now();
-            self.clusters.handle_timeout(now);
-            self.act(now);
-            self.poll_ready();
-            self.look_for_room();
-            self.start_attempts();
-            self.publish();
-            if self.busy() {
-                if self.attempts.len() > 0
-                    && let Err(error) = self.reactor.look()
-                {
-                    tracing::error!(%error, "poller failed");
+            match self.turn() {
+                Next::End => return,
+                Next::Turn => tokio::task::consume_budget().await,
+                Next::Wait(deadline) => {
+                    if !self.wait(deadline).await {
+                        return;
+                    }
                 }
-                tokio::task::consume_budget().await;
-                continue;
-            }
-            if !self.wait().await {
-                return;
             }
         }
+    }
+
+    /// Runs on this thread until nobody can tell it anything any more. `unpark` ends the reactor's waits.
+    pub(super) fn run_here(mut self, unpark: &Waker) {
+        let mut cx = task::Context::from_waker(unpark);
+        loop {
+            match self.turn() {
+                Next::End => return,
+                Next::Turn => (),
+                Next::Wait(deadline) => {
+                    if !self.park(deadline, &mut cx) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what is to be done now, up to a bound.
+    fn turn(&mut self) -> Next {
+        self.notice_stall();
+        let open = self.take_inputs();
+        if !open {
+            return Next::End;
+        }
+        let now = clock::now();
+        self.clusters.handle_timeout(now);
+        self.act(now);
+        self.poll_ready();
+        self.look_for_room();
+        self.start_attempts();
+        self.publish();
+        if !self.busy() {
+            let deadline = self.next_deadline();
+            self.to_wait = deadline.map_or(Duration::MAX, |at| {
+                at.saturating_duration_since(clock::now())
+            });
+            return Next::Wait(deadline);
+        }
+        if self.attempts.len() > 0
+            && let Err(error) = self.reactor.look()
+        {
+            tracing::error!(%error, "poller failed");
+        }
+        Next::Turn
+    }
+
+    /// When the last turn took much longer than it was to wait, the process was stopped or had no processor:
+    /// what was due meanwhile is put off by as much.
+    fn notice_stall(&mut self) {
+        let to_wait = std::mem::take(&mut self.to_wait);
+        let now = clock::real();
+        let turn = self.turn.replace(now).unwrap_or(now);
+        let stalled = now.saturating_duration_since(turn).saturating_sub(to_wait);
+        if stalled < STALL {
+            return;
+        }
+        self.stats.engine.stalls.inc();
+        tracing::warn!(
+            ?stalled,
+            "did not run for a while: checks are put off by as much"
+        );
+        self.clusters.postpone(stalled);
+        self.turn = Some(clock::real());
     }
 
     /// Whether there is something to do without waiting for it.
@@ -159,8 +252,7 @@ impl Shard {
     }
 
     /// Waits for the first of all inputs; false when there will be no more.
-    async fn wait(&mut self) -> bool {
-        let deadline = self.next_deadline();
+    async fn wait(&mut self, deadline: Option<Instant>) -> bool {
         let sleep = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -181,6 +273,39 @@ impl Shard {
             () = sleep => (),
         }
         true
+    }
+
+    /// The same on a thread of its own, which it blocks.
+    fn park(&mut self, deadline: Option<Instant>, cx: &mut task::Context<'_>) -> bool {
+        match self.told(deadline, cx) {
+            Poll::Ready(Told::Input(Some(input))) => self.take(input),
+            Poll::Ready(Told::Input(None)) => return false,
+            Poll::Ready(Told::Woken) | Poll::Pending => (),
+        }
+        true
+    }
+
+    /// What ends the wait at once; pending after the reactor's.
+    fn told(&mut self, deadline: Option<Instant>, cx: &mut task::Context<'_>) -> Poll<Told> {
+        let woken = Arc::clone(self.attempts.woken());
+        let inputs = &mut self.inputs;
+        let mut told = pin!(async {
+            tokio::select! {
+                biased;
+                input = inputs.recv() => Told::Input(input),
+                () = woken.wait() => Told::Woken,
+            }
+        });
+        // It is kept while the reactor waits: what comes meanwhile ends the wait through `cx`, and is found in
+        // the next turn.
+        let polled = told.as_mut().poll(cx);
+        if polled.is_pending() {
+            let timeout = deadline.map(|at| at.saturating_duration_since(clock::now()));
+            if let Err(error) = self.reactor.wait(timeout) {
+                tracing::error!(%error, "poller failed");
+            }
+        }
+        polled
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -221,15 +346,17 @@ impl Shard {
                     membership.count();
                 }
                 if let Some(id) = removed {
-                    self.runtimes.remove(&id);
+                    self.set_runtime(id, None);
                 }
                 if let (Some(id), Some(runtime)) =
                     (name.and_then(|name| self.clusters.id(&name)), runtime)
                 {
-                    self.runtimes.insert(id, runtime);
+                    self.set_runtime(id, Some(runtime));
                 }
             }
             Input::Limits(limits) => self.clusters.set_limits(limits),
+            // What was told before is still taken, then there will be no more.
+            Input::Stop => self.inputs.close(),
             Input::Traffic(name) => {
                 if let Some(id) = self.clusters.id(&name) {
                     self.clusters.note_traffic(id);
@@ -250,6 +377,13 @@ impl Shard {
             }
         }
         self.act(now);
+    }
+
+    fn set_runtime(&mut self, id: ClusterId, runtime: Option<Runtime>) {
+        if self.runtimes.len() <= id.index() {
+            self.runtimes.resize_with(id.index() + 1, || None);
+        }
+        self.runtimes[id.index()] = runtime;
     }
 
     /// Does what the clusters want.
@@ -273,7 +407,7 @@ impl Shard {
                     self.kept.remove(&session);
                 }
                 Action::Event(notice) => {
-                    let Some(runtime) = self.runtimes.get(&notice.cluster) else {
+                    let Some(runtime) = runtime_of(&self.runtimes, notice.cluster) else {
                         continue;
                     };
                     let Some(checker) = runtime.checkers.get(notice.check) else {
@@ -292,11 +426,13 @@ impl Shard {
 
     /// Polls the attempts that were told of by the poller or woken by others.
     fn poll_ready(&mut self) {
-        let mut ready = self.attempts.woken().take();
+        let mut ready = std::mem::take(&mut self.ready);
+        self.attempts.woken().take(&mut ready);
         self.reactor.drain(|slot| ready.push(slot));
-        for slot in ready {
+        for slot in ready.drain(..) {
             self.poll(slot);
         }
+        self.ready = ready;
     }
 
     /// Polls attempts that wait for room, the longest waiting first, until one finds none.
@@ -314,9 +450,13 @@ impl Shard {
     }
 
     fn start_attempts(&mut self) {
-        for _ in 0..STARTS {
+        for begun in 0..STARTS {
             if !self.has_room() {
                 return;
+            }
+            if begun % FETCHED == 0 {
+                let next = self.queue.iter().take(FETCHED);
+                self.clusters.fetch(next.copied());
             }
             let Some(session) = self.queue.pop_front() else {
                 return;
@@ -330,23 +470,60 @@ impl Shard {
         let Some(id) = self.attempts.next_id() else {
             return;
         };
-        let Some(started) = self.clusters.start(clock::now(), session, id) else {
+        let now = clock::now();
+        let Some(started) = self.clusters.start(now, session, id) else {
             return;
         };
         self.stats.engine.schedule_lag.record(started.lag);
-        let checker = self.kept.remove(&session).or_else(|| {
-            let runtime = self.runtimes.get(&started.cluster)?;
+        let late = started.lag > LATE && !started.first_check;
+        let kept = if self.kept.is_empty() {
+            None
+        } else {
+            self.kept.remove(&session)
+        };
+        let checker = kept.map(|checker| (checker, true)).or_else(|| {
+            let runtime = runtime_of(&self.runtimes, started.cluster)?;
             let checker = runtime.checkers.get(started.check)?;
             let host: &Host = started.host;
             let target = Target::new(host).with_bind(runtime.config.bind.as_ref());
-            Some(checker.for_host(target))
+            running::guard(|| (checker.for_host(target), checker.keeps_connections()))
         });
-        let Some(checker) = checker else {
-            return;
-        };
+        if late {
+            self.tell_overload(now);
+        }
         self.stats.engine.attempts_in_flight.inc();
-        let slot = self.attempts.begin(id, session, checker);
-        self.poll(slot);
+        match checker {
+            Some((checker, keeps)) => {
+                let slot = self.attempts.begin(id, session, checker, keeps);
+                self.poll(slot);
+            }
+            None => {
+                let report = Report {
+                    session,
+                    attempt: id,
+                    outcome: Outcome::network(Reason::Panicked),
+                    sent: None,
+                    checker: None,
+                };
+                self.ended(now, report);
+                self.act(now);
+            }
+        }
+    }
+
+    /// The schedule cannot be held. All checks are stretched alike, since attempts have their turns in the
+    /// order in which they were due.
+    fn tell_overload(&mut self, now: Instant) {
+        self.stats.engine.attempts_late.inc();
+        if self.told.is_none_or(|at| now >= at + TELL_EVERY) {
+            self.told = Some(now);
+            let (queued, in_flight) = (self.queue.len(), self.attempts.len());
+            tracing::warn!(
+                queued,
+                in_flight,
+                "overloaded: attempts begin over a second late"
+            );
+        }
     }
 
     fn poll(&mut self, slot: usize) {
@@ -396,8 +573,7 @@ impl Shard {
         let Some((cluster, check)) = self.clusters.check_of(session) else {
             return false;
         };
-        self.runtimes
-            .get(&cluster)
+        runtime_of(&self.runtimes, cluster)
             .and_then(|runtime| runtime.checkers.get(check))
             .is_some_and(|checker| checker.keeps_connections())
     }
@@ -414,11 +590,15 @@ impl Shard {
         self.dirty = false;
         while let Some((id, part)) = self.clusters.poll_part() {
             self.published = Some(now);
-            if let Some(runtime) = self.runtimes.get(&id) {
+            if let Some(runtime) = runtime_of(&self.runtimes, id) {
                 runtime.entry.publish(self.index, part);
             }
         }
     }
+}
+
+fn runtime_of(runtimes: &[Option<Runtime>], id: ClusterId) -> Option<&Runtime> {
+    runtimes.get(id.index())?.as_ref()
 }
 
 impl Drop for Shard {
@@ -433,15 +613,24 @@ impl Drop for Shard {
 }
 
 fn trace(event: &HealthCheckEvent) {
-    use crate::event::EventKind::{AddHealthy, EjectUnhealthy};
     let (cluster, host) = (&*event.cluster, &event.host.address);
+    let check = Some(&*event.check).filter(|name| !name.is_empty());
+    let reason = event.reason.as_ref().map(tracing::field::display);
     match event.kind {
-        EjectUnhealthy { failure_type, .. } => {
-            let reason = event.reason.as_ref().map(tracing::field::display);
-            tracing::info!(cluster, %host, check = %event.check, failure_type = failure_type.name(), reason, "host unhealthy");
+        EventKind::EjectUnhealthy { failure_type, .. } => {
+            let failure_type = failure_type.name();
+            tracing::info!(cluster, %host, check, failure_type, reason, "host unhealthy");
         }
-        AddHealthy { first_check } => {
-            tracing::info!(cluster, %host, check = %event.check, first_check, "host healthy");
+        EventKind::Failure {
+            failure_type,
+            first_check: true,
+            ..
+        } => {
+            let failure_type = failure_type.name();
+            tracing::info!(cluster, %host, check, failure_type, reason, "first check failed");
+        }
+        EventKind::AddHealthy { first_check } => {
+            tracing::info!(cluster, %host, check, first_check, "host healthy");
         }
         _ => (),
     }

@@ -364,6 +364,26 @@ fn intervals_have_names() {
 }
 
 #[test]
+fn what_is_due_and_what_runs_can_be_put_off() {
+    let mut driven = Driven::new(check(2, 2));
+    driven.complete('S');
+    let wait = driven.wait();
+    driven.session.postpone(5000 * MS);
+    assert_eq!(driven.wait(), wait + 5000 * MS);
+    let id = driven.start();
+    let timeout = driven.wait();
+    driven.session.postpone(5000 * MS);
+    assert_eq!(driven.wait(), timeout + 5000 * MS);
+    driven.now += timeout;
+    assert_eq!(driven.session.handle_timeout(driven.now), None);
+    driven.now += 5000 * MS;
+    assert_eq!(
+        driven.session.handle_timeout(driven.now),
+        Some(Due::Expire(id))
+    );
+}
+
+#[test]
 fn while_traffic_is_expected_the_shorter_of_both_waits_rules() {
     for (no_traffic, interval, kind) in [
         (200, 1000, IntervalKind::NoTrafficHealthy),
@@ -709,7 +729,10 @@ fn a_session_after_another_keeps_its_verdict_until_its_first_completion() {
     assert_eq!(next.session.counts(), (0, 0));
     assert_eq!(next.wait(), Duration::ZERO);
     // It was never healthy by the new check, so it is not ejected by it: as Envoy tells it.
-    assert_eq!(next.events('T'), [failed(FailureType::NetworkTimeout, true)]);
+    assert_eq!(
+        next.events('T'),
+        [failed(FailureType::NetworkTimeout, true)]
+    );
     assert!(next.session.failed());
 
     // Failed stays failed with its reason, and one success is enough.

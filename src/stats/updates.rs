@@ -34,9 +34,14 @@ pub struct UpdateStats {
 }
 
 impl UpdateStats {
+    /// There is a subscription, so all of its stats are to be listed.
+    pub fn use_them(&self) {
+        self.subscribed.store(true, Relaxed);
+    }
+
     /// Something was asked for.
     pub fn attempt(&self) {
-        self.subscribed.store(true, Relaxed);
+        self.use_them();
         self.attempt.inc();
     }
 
@@ -45,7 +50,8 @@ impl UpdateStats {
         self.attempt();
         self.success.inc();
         let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.time.set(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        self.time
+            .set(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
         self.version.set(xxh64(version.as_bytes()));
         self.version_text.set(version);
     }
@@ -64,12 +70,17 @@ impl UpdateStats {
 
     /// Nothing came in time at first.
     pub fn timed_out(&self) {
-        self.subscribed.store(true, Relaxed);
+        self.use_them();
         self.init_fetch_timeout.inc();
     }
 
-    /// As Envoy lists them: of clusters whose endpoints are not asked for, only the first few.
+    /// As Envoy lists them: of clusters whose endpoints are not asked for, only the first few; without a
+    /// subscription to clusters, none of it.
     pub(super) fn samples(&self, push: &mut dyn FnMut(&str, Sample), of_cluster: bool) {
+        let subscribed = self.subscribed.load(Relaxed);
+        if !of_cluster && !subscribed {
+            return;
+        }
         let counter = |counter| Sample::counter(String::new(), counter);
         push("update_attempt", counter(&self.attempt));
         push("update_success", counter(&self.success));
@@ -79,11 +90,14 @@ impl UpdateStats {
             push("update_no_rebuild", counter(&self.no_rebuild));
         }
         push("version", Sample::gauge(String::new(), &self.version));
-        if self.subscribed.load(Relaxed) || !of_cluster {
+        if subscribed {
             push("update_rejected", counter(&self.rejected));
             push("init_fetch_timeout", counter(&self.init_fetch_timeout));
             push("update_time", Sample::gauge(String::new(), &self.time));
-            push("version_text", Sample::text(String::new(), &self.version_text));
+            push(
+                "version_text",
+                Sample::text(String::new(), &self.version_text),
+            );
         }
     }
 }
@@ -163,7 +177,10 @@ fn xxh64(bytes: &[u8]) -> u64 {
         0x27d4_eb2f_1656_67c5,
     ];
     fn word(bytes: &[u8]) -> u64 {
-        bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte))
     }
     let round = |acc: u64, lane: u64| {
         let acc = acc.wrapping_add(lane.wrapping_mul(P[1]));
@@ -181,9 +198,13 @@ fn xxh64(bytes: &[u8]) -> u64 {
         hash = [1, 7, 12, 18]
             .into_iter()
             .zip(lanes)
-            .fold(0, |sum: u64, (by, lane)| sum.wrapping_add(lane.rotate_left(by)));
+            .fold(0, |sum: u64, (by, lane)| {
+                sum.wrapping_add(lane.rotate_left(by))
+            });
         for lane in lanes {
-            hash = (hash ^ round(0, lane)).wrapping_mul(P[0]).wrapping_add(P[3]);
+            hash = (hash ^ round(0, lane))
+                .wrapping_mul(P[0])
+                .wrapping_add(P[3]);
         }
     }
     hash = hash.wrapping_add(bytes.len() as u64);

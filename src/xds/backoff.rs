@@ -48,7 +48,10 @@ mod tests {
         let mut ceiling = Backoff::BASE;
         for _ in 0..20 {
             let wait = backoff.next();
-            assert!(ceiling / 2 <= wait && wait <= ceiling, "{wait:?} of {ceiling:?}");
+            assert!(
+                ceiling / 2 <= wait && wait <= ceiling,
+                "{wait:?} of {ceiling:?}"
+            );
             ceiling = (ceiling * 3 / 2).min(Backoff::MAX);
         }
         assert_eq!(ceiling, Backoff::MAX);

@@ -252,7 +252,8 @@ trait Io: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
 impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Io for T {}
 
 fn read_header(header: &HeaderValue) -> Result<Entry, ConfigError> {
-    let wrong = |field: &str, error: &dyn std::fmt::Display| ConfigError::new(field, error.to_string());
+    let wrong =
+        |field: &str, error: &dyn std::fmt::Display| ConfigError::new(field, error.to_string());
     let key = header.key.to_ascii_lowercase();
     if key.ends_with("-bin") {
         let key = MetadataKey::from_bytes(key.as_bytes()).map_err(|e| wrong("key", &e))?;
@@ -282,9 +283,8 @@ fn read_backoff(retry: &RetryPolicy) -> (Duration, Duration) {
 
 /// The message of type `M` in an `Any`, if it is of that type.
 fn unpack<M: Message + Name + Default>(any: &prost_types::Any) -> Option<Result<M, ConfigError>> {
-    (any.type_url.rsplit('/').next() == Some(M::full_name().as_str())).then(|| {
-        M::decode(&*any.value).map_err(|error| ConfigError::new("", error.to_string()))
-    })
+    (any.type_url.rsplit('/').next() == Some(M::full_name().as_str()))
+        .then(|| M::decode(&*any.value).map_err(|error| ConfigError::new("", error.to_string())))
 }
 
 /// Where names and addresses are told as text: `host:port`, the port being optional.

@@ -57,7 +57,7 @@ async fn run(
     again: Arc<Notify>,
     events: mpsc::Sender<(SourceId, Event)>,
 ) {
-    let mut watch = match Watch::new(&file) {
+    let watch = match Watch::new(&file) {
         Ok(watch) => Some(watch),
         Err(error) => {
             let path = file.path.display();
@@ -86,7 +86,7 @@ async fn run(
             last = bytes.ok();
         }
         let moved = async {
-            match &mut watch {
+            match &watch {
                 Some(watch) => watch.changed().await,
                 None => std::future::pending().await,
             }
@@ -111,7 +111,9 @@ fn parse(file: &File, bytes: &[u8]) -> Result<Answer, String> {
     let document = match Format::of(&file.path) {
         Format::Binary => {
             let response = DiscoveryResponse::decode(bytes);
-            return response.map(Answer::from).map_err(|error| error.to_string());
+            return response
+                .map(Answer::from)
+                .map_err(|error| error.to_string());
         }
         Format::Json => Document::from_json(text()?),
         Format::Yaml => Document::from_yaml(text()?),

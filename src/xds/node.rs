@@ -1,7 +1,7 @@
 //! What this process calls itself before control planes.
 
-use crate::proto::envoy::config::core::v3::node::UserAgentVersionType;
 use crate::proto::envoy::config::core::v3::Node;
+use crate::proto::envoy::config::core::v3::node::UserAgentVersionType;
 
 /// `node` of the bootstrap, with the name of this program where it has none.
 pub(crate) fn identify(mut node: Node) -> Node {

@@ -33,8 +33,12 @@ impl Bucket {
         }
         let wait = Duration::try_from_secs_f64((1.0 - self.tokens) / self.per_second);
         // A little late rather than early, where nothing would have changed.
-        let wait = wait.unwrap_or(Duration::MAX).saturating_add(Duration::from_millis(1));
-        Err(now.checked_add(wait).unwrap_or(now + Duration::from_secs(3600)))
+        let wait = wait
+            .unwrap_or(Duration::MAX)
+            .saturating_add(Duration::from_millis(1));
+        Err(now
+            .checked_add(wait)
+            .unwrap_or(now + Duration::from_secs(3600)))
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) fn read(message: &EnvoyGrpc, planes: &Planes) -> Result<Service, Conf
     };
     let options = protocol_options(cluster)?;
     let Some(http2) = http2(cluster, options.as_ref()) else {
-        let reason = format!("HTTP/2 is not spoken to the cluster {name:?}: see http2_protocol_options");
+        let reason =
+            format!("HTTP/2 is not spoken to the cluster {name:?}: see http2_protocol_options");
         return Err(wrong(reason));
     };
     let authority = match message.authority.as_str() {
@@ -66,7 +67,8 @@ fn within(name: &str, error: &ConfigError) -> ConfigError {
         let reason = format!("in the cluster {name:?}: {fault}");
         crate::validate::Fault::new("cluster_name", reason)
     });
-    ConfigError::from_faults(faults).unwrap_or_else(|| ConfigError::new("cluster_name", "cannot be used"))
+    ConfigError::from_faults(faults)
+        .unwrap_or_else(|| ConfigError::new("cluster_name", "cannot be used"))
 }
 
 fn protocol_options(cluster: &Cluster) -> Result<Option<HttpProtocolOptions>, ConfigError> {
@@ -127,9 +129,10 @@ fn names(cluster: &Cluster) -> Vec<Target> {
         };
         match endpoint.address.as_ref()?.address.as_ref()? {
             address::Address::SocketAddress(socket) => match socket.port_specifier {
-                Some(PortSpecifier::PortValue(port)) => {
-                    Some(Target::Name(socket.address.clone(), u16::try_from(port).ok()?))
-                }
+                Some(PortSpecifier::PortValue(port)) => Some(Target::Name(
+                    socket.address.clone(),
+                    u16::try_from(port).ok()?,
+                )),
                 _ => None,
             },
             address::Address::Pipe(pipe) => {
@@ -163,7 +166,9 @@ fn tls(
         let reason = format!("a socket of type {:?} is not supported", config.type_url);
         return Err(ConfigError::new("typed_config", reason));
     };
-    let auto = upstream.filter(|options| options.auto_sni).map(|_| authority);
+    let auto = upstream
+        .filter(|options| options.auto_sni)
+        .map(|_| authority);
     let verify = upstream.is_some_and(|options| options.auto_san_validation);
     let tls = context.and_then(|context| Tls::of_cluster(&context, auto, verify));
     tls.map(Some).map_err(|error| error.at("typed_config"))

@@ -11,8 +11,12 @@ use crate::proto::envoy::config::core::v3::grpc_service::google_grpc::channel_cr
 const DEFAULT_PORT: u16 = 443;
 
 pub(super) fn read(message: &GoogleGrpc) -> Result<Service, ConfigError> {
+    if !message.call_credentials.is_empty() {
+        return Err(ConfigError::new("call_credentials", "are not supported"));
+    }
     let uri = message.target_uri.as_str();
-    let (targets, authority) = targets(uri).map_err(|reason| ConfigError::new("target_uri", reason))?;
+    let (targets, authority) =
+        targets(uri).map_err(|reason| ConfigError::new("target_uri", reason))?;
     let mut service = Service::new(uri, &authority);
     service.targets = targets;
     let credentials = message.channel_credentials.as_ref();
@@ -25,7 +29,10 @@ pub(super) fn read(message: &GoogleGrpc) -> Result<Service, ConfigError> {
         }
         Some(CredentialSpecifier::GoogleDefault(_)) => {
             let reason = "is not supported; give ssl_credentials";
-            return Err(ConfigError::new("channel_credentials.google_default", reason));
+            return Err(ConfigError::new(
+                "channel_credentials.google_default",
+                reason,
+            ));
         }
     };
     Ok(service)
@@ -35,7 +42,10 @@ pub(super) fn read(message: &GoogleGrpc) -> Result<Service, ConfigError> {
 fn targets(uri: &str) -> Result<(Vec<Target>, String), String> {
     let wrong = || format!("{uri:?} is no target: want host:port, dns:, ipv4:, ipv6: or unix:");
     if let Some(path) = uri.strip_prefix("unix:") {
-        let path = path.strip_prefix("//").filter(|p| p.starts_with('/')).unwrap_or(path);
+        let path = path
+            .strip_prefix("//")
+            .filter(|p| p.starts_with('/'))
+            .unwrap_or(path);
         let target = Target::Address(Address::Pipe(path.into()));
         return Ok((vec![target], "localhost".to_owned()));
     }
@@ -43,12 +53,16 @@ fn targets(uri: &str) -> Result<(Vec<Target>, String), String> {
         let target = Target::Address(Address::Pipe(format!("@{name}").into()));
         return Ok((vec![target], "localhost".to_owned()));
     }
-    let listed = uri.strip_prefix("ipv4:").or_else(|| uri.strip_prefix("ipv6:"));
+    let listed = uri
+        .strip_prefix("ipv4:")
+        .or_else(|| uri.strip_prefix("ipv6:"));
     if let Some(list) = listed {
         let target = |text: &str| {
             let (host, port) = split_port(text)?;
             let ip: std::net::IpAddr = host.trim_matches(['[', ']']).parse().ok()?;
-            Some(Target::Address(Address::Ip((ip, port.unwrap_or(DEFAULT_PORT)).into())))
+            Some(Target::Address(Address::Ip(
+                (ip, port.unwrap_or(DEFAULT_PORT)).into(),
+            )))
         };
         let targets: Option<Vec<_>> = list.split(',').map(target).collect();
         let first = list.split(',').next().unwrap_or_default().to_owned();
@@ -84,7 +98,11 @@ mod tests {
             ("plane:80", vec![name("plane", 80)], "plane:80"),
             ("plane", vec![name("plane", 443)], "plane"),
             ("dns:///plane:80", vec![name("plane", 80)], "plane:80"),
-            ("dns://1.1.1.1/plane:80", vec![name("plane", 80)], "plane:80"),
+            (
+                "dns://1.1.1.1/plane:80",
+                vec![name("plane", 80)],
+                "plane:80",
+            ),
             ("dns:plane", vec![name("plane", 443)], "plane"),
             ("127.0.0.1:80", vec![name("127.0.0.1", 80)], "127.0.0.1:80"),
             ("[::1]:80", vec![name("::1", 80)], "[::1]:80"),
@@ -92,12 +110,23 @@ mod tests {
             ("unix:///run/p", vec![pipe("/run/p")], "localhost"),
             ("unix:p", vec![pipe("p")], "localhost"),
             ("unix-abstract:p", vec![pipe("@p")], "localhost"),
-            ("ipv4:1.2.3.4:80,1.2.3.5", vec![ip("1.2.3.4:80"), ip("1.2.3.5:443")], "1.2.3.4:80"),
+            (
+                "ipv4:1.2.3.4:80,1.2.3.5",
+                vec![ip("1.2.3.4:80"), ip("1.2.3.5:443")],
+                "1.2.3.4:80",
+            ),
             ("ipv6:[::1]:80", vec![ip("[::1]:80")], "[::1]:80"),
         ] {
             assert_eq!(targets(uri), Ok((wanted, authority.to_owned())), "{uri}");
         }
-        for uri in ["", "http://plane", "xds:///plane", "dns:///", "ipv4:plane:80", "plane:port"] {
+        for uri in [
+            "",
+            "http://plane",
+            "xds:///plane",
+            "dns:///",
+            "ipv4:plane:80",
+            "plane:port",
+        ] {
             targets(uri).unwrap_err();
         }
     }

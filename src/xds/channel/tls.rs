@@ -88,7 +88,9 @@ pub(super) struct Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -272,6 +274,8 @@ impl ServerCertVerifier for Verifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

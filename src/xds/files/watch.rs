@@ -21,7 +21,10 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    #[expect(deprecated, reason = "what it warns of cannot be with a descriptor that is owned")]
+    #[expect(
+        deprecated,
+        reason = "what it warns of cannot be with a descriptor that is owned"
+    )]
     /// Watches the directory of `file`, or the one it names for this.
     pub(super) fn new(file: &File) -> io::Result<Self> {
         let (directory, name) = match &file.directory {
@@ -29,7 +32,7 @@ impl Watch {
             None => {
                 let parent = file.path.parent().filter(|p| !p.as_os_str().is_empty());
                 let name = file.path.file_name().map(OsStr::to_owned);
-                (parent.unwrap_or(Path::new(".")), name)
+                (parent.unwrap_or_else(|| Path::new(".")), name)
             }
         };
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
@@ -43,7 +46,7 @@ impl Watch {
     }
 
     /// Waits for a change that counts. Changes that come together are one.
-    pub(super) async fn changed(&mut self) {
+    pub(super) async fn changed(&self) {
         loop {
             let Ok(mut ready) = self.inotify.readable().await else {
                 // The runtime is shutting down.
@@ -58,7 +61,9 @@ impl Watch {
                 if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
                     counts = true;
                 }
-                let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+                let name = event
+                    .file_name()
+                    .map(|name| OsStr::from_bytes(name.to_bytes()));
                 let named = self.name.is_none() || name == self.name.as_deref();
                 let moved = kind.contains(ReadFlags::MOVED_TO);
                 let modified = self.modify && kind.contains(ReadFlags::MODIFY);

@@ -42,7 +42,8 @@ impl State {
                 continue;
             }
             if !answer.whole && item.name.as_deref().is_some_and(|other| other != name) {
-                self.renamed.insert(item.name.clone().unwrap_or_default(), name.into());
+                self.renamed
+                    .insert(item.name.clone().unwrap_or_default(), name.into());
             }
             let version = match &*item.version {
                 "" => Arc::clone(&version),
@@ -58,14 +59,18 @@ impl State {
         }
         // A resource that could not be read may be any of those that seem to be missing.
         if answer.whole && !unnamed {
-            let gone = self.clusters.iter().filter(|(name, known)| {
-                !known.is_static() && !seen.contains(*name)
-            });
+            let gone = self
+                .clusters
+                .iter()
+                .filter(|(name, known)| !known.is_static() && !seen.contains(*name));
             let gone: Vec<_> = gone.map(|(name, _)| Arc::clone(name)).collect();
             gone.iter().for_each(|name| self.remove_cluster(name));
         }
         for name in &answer.removed {
-            let own = self.renamed.remove(name).unwrap_or_else(|| name.as_str().into());
+            let own = self
+                .renamed
+                .remove(name)
+                .unwrap_or_else(|| name.as_str().into());
             // Given and removed by one answer, it was given.
             if !seen.contains(&own) {
                 self.remove_cluster(&own);
@@ -92,8 +97,14 @@ impl State {
         match self.clusters.get_mut(message.name.as_str()) {
             // As with Envoy, what the bootstrap says holds.
             Some(known) if known.is_static() => return Ok(()),
-            Some(Known { good: Some(good), error, .. })
-                if good.body.as_ref().is_some_and(|before| before.value == body.value) =>
+            Some(Known {
+                good: Some(good),
+                error,
+                ..
+            }) if good
+                .body
+                .as_ref()
+                .is_some_and(|before| before.value == body.value) =>
             {
                 *error = None;
                 return Ok(());
@@ -107,7 +118,10 @@ impl State {
         let (update, eds) = self.build(message)?;
         let config = Arc::clone(&update.config);
         let name = Arc::clone(&config.name);
-        let before = self.clusters.get_mut(&name).and_then(|known| known.good.take());
+        let before = self
+            .clusters
+            .get_mut(&name)
+            .and_then(|known| known.good.take());
         let (old_eds, order) = match before {
             Some(before) => {
                 if before.config != config {
@@ -142,11 +156,22 @@ impl State {
     /// A cluster with its checkers, and where its endpoints are asked for.
     fn build(&mut self, message: &Cluster) -> Result<(Update, Option<Key>), ConfigError> {
         let mut warnings = Warnings::default();
-        let config = ClusterConfig::from_message(message, &mut warnings)?;
+        let config = match ClusterConfig::from_message(message, &mut warnings) {
+            Ok(config) => config,
+            Err(error) => {
+                return Err(match self.registry.faults_of(message) {
+                    Some(more) => error.and(more),
+                    None => error,
+                });
+            }
+        };
         for warning in warnings.iter() {
             tracing::warn!(cluster = message.name, path = %warning.path, "{}", warning.reason);
         }
-        let config = Arc::new(config.with_default_bind(self.bind.as_ref()));
+        let config = config
+            .with_default_bind(self.bind.as_ref())
+            .with_default_dns_resolver(self.dns_resolver.as_ref());
+        let config = Arc::new(config);
         let built = self.registry.build(Arc::clone(&config));
         let eds = self.eds_key(&config);
         let hosts = match &config.discovery {
@@ -166,7 +191,9 @@ impl State {
         let hosts = hosts.map_err(&mut note).ok();
         match (built, eds, hosts, error) {
             (Some(update), Some(eds), Some(()), None) => Ok((update, eds)),
-            (_, _, _, error) => Err(error.unwrap_or_else(|| ConfigError::new("", "cannot be used"))),
+            (_, _, _, error) => {
+                Err(error.unwrap_or_else(|| ConfigError::new("", "cannot be used")))
+            }
         }
     }
 
@@ -226,12 +253,17 @@ impl State {
         let Some(known) = self.clusters.remove(name) else {
             return;
         };
-        self.set_deadline(known.expires, None, Deadline::ClusterExpires(Arc::clone(name)));
+        self.set_deadline(
+            known.expires,
+            None,
+            Deadline::ClusterExpires(Arc::clone(name)),
+        );
         if let Some(good) = known.good {
             if let Some(key) = &good.eds {
                 self.unwatch(name, key);
             }
-            self.changes.push_back(Change::RemoveCluster(Arc::clone(name)));
+            self.changes
+                .push_back(Change::RemoveCluster(Arc::clone(name)));
         }
     }
 

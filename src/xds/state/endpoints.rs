@@ -5,7 +5,10 @@ use super::*;
 impl State {
     /// Makes the endpoints of `cluster` those of `wanted`, if it is of type EDS.
     pub(super) fn watch(&mut self, time: Time, cluster: &Arc<str>, wanted: Option<Key>) {
-        let Some(Known { good: Some(good), .. }) = self.clusters.get_mut(cluster) else {
+        let Some(Known {
+            good: Some(good), ..
+        }) = self.clusters.get_mut(cluster)
+        else {
             return;
         };
         if good.eds == wanted {
@@ -22,7 +25,9 @@ impl State {
         let Some(key) = wanted else {
             return;
         };
-        if let Some(stats) = self.eds_stats(cluster) {
+        if let Some(stats) = self.eds_stats(cluster)
+            && !self.sources.is_file(key.0)
+        {
             stats.attempt();
         }
         let is_new = !self.watched.contains_key(&key);
@@ -61,7 +66,11 @@ impl State {
         };
         self.hosts -= watched.hosts.map_or(0, |hosts| hosts.len());
         self.set_deadline(watched.first_fetch, None, Deadline::FirstFetch(key.clone()));
-        self.set_deadline(watched.expires, None, Deadline::EndpointsExpire(key.clone()));
+        self.set_deadline(
+            watched.expires,
+            None,
+            Deadline::EndpointsExpire(key.clone()),
+        );
         let (source, name) = key.clone();
         self.wants.push_back(Want::NoEndpoints(source, name));
     }
@@ -116,7 +125,7 @@ impl State {
             match taken {
                 Ok(changed) => {
                     self.set_endpoints_expiry(time, &key, item.ttl);
-                    self.told(&key, time, version, changed, &mut told);
+                    self.note_taken(&key, time, version, changed, &mut told);
                 }
                 Err(error) => {
                     self.note_refused_endpoints(time, &key, body, answer, &error);
@@ -125,12 +134,17 @@ impl State {
             }
         }
         told.sort_unstable_by_key(|(order, _)| std::cmp::Reverse(*order));
-        self.changes.extend(told.into_iter().map(|(_, change)| change));
+        self.changes
+            .extend(told.into_iter().map(|(_, change)| change));
         for name in &answer.removed {
             self.endpoints_removed(&(source, name.as_str().into()));
         }
         for (name, reason) in &answer.errors {
-            tracing::warn!(service_name = name, reason, "not given by the control plane");
+            tracing::warn!(
+                service_name = name,
+                reason,
+                "not given by the control plane"
+            );
             self.hosts_unavailable(&(source, name.as_str().into()));
         }
         refusals.verdict()
@@ -166,7 +180,10 @@ impl State {
             );
             return Err(ConfigError::new("cluster_name", reason));
         }
-        let same = watched.body.as_ref().is_some_and(|before| before.value == body.value);
+        let same = watched
+            .body
+            .as_ref()
+            .is_some_and(|before| before.value == body.value);
         if same && watched.hosts.is_some() {
             if let Some(watched) = self.watched.get_mut(key) {
                 watched.error = None;
@@ -214,7 +231,7 @@ impl State {
         Ok(hosts)
     }
 
-    fn told(
+    fn note_taken(
         &self,
         key: &Key,
         time: Time,
@@ -232,7 +249,10 @@ impl State {
                     stats.no_rebuild.inc();
                 }
             }
-            let known = self.clusters.get(cluster).and_then(|known| known.good.as_ref());
+            let known = self
+                .clusters
+                .get(cluster)
+                .and_then(|known| known.good.as_ref());
             let (Some(good), Some(hosts), true) = (known, &watched.hosts, changed) else {
                 continue;
             };

@@ -11,6 +11,8 @@ use crate::proto::google::rpc::Status;
 pub(super) struct Delta {
     /// Versions of the resources that were taken, by name.
     versions: BTreeMap<String, String>,
+    /// Names that were asked for, where these are aliases: to the resources' own.
+    aliases: BTreeMap<Arc<str>, String>,
     added: BTreeSet<Arc<str>>,
     dropped: BTreeSet<Arc<str>>,
     /// Replies that are due: nonces and what was wrong.
@@ -28,7 +30,8 @@ impl Delta {
     }
 
     pub(super) fn unsubscribe(&mut self, name: &Arc<str>) {
-        self.versions.remove(&**name);
+        let alias = self.aliases.remove(name);
+        self.versions.remove(alias.as_deref().unwrap_or(name));
         self.added.remove(name);
         self.dropped.insert(Arc::clone(name));
     }
@@ -36,6 +39,7 @@ impl Delta {
     pub(super) fn reset(&mut self) {
         *self = Self {
             versions: std::mem::take(&mut self.versions),
+            aliases: std::mem::take(&mut self.aliases),
             ..Self::default()
         };
     }
@@ -70,12 +74,15 @@ impl Delta {
         for item in &answer.resources {
             let name = item.name.as_deref().unwrap_or_default();
             // What was not asked for was not kept either, so the server must not be told that it was.
-            let kept = wanted.wildcard
-                || wanted.names.contains(name)
-                || item.aliases.iter().any(|a| wanted.names.contains(&**a));
-            if kept && item.body.is_some() && !refused.contains(name) {
-                self.versions.insert(name.to_owned(), item.version.clone());
+            let named = wanted.wildcard || wanted.names.contains(name);
+            let alias = item.aliases.iter().find_map(|a| wanted.names.get(&**a));
+            if item.body.is_none() || refused.contains(name) || !named && alias.is_none() {
+                continue;
             }
+            if let Some(alias) = alias.filter(|_| !named) {
+                self.aliases.insert(Arc::clone(alias), name.to_owned());
+            }
+            self.versions.insert(name.to_owned(), item.version.clone());
         }
         self.replies.push_back((answer.nonce.clone(), error));
     }

@@ -12,9 +12,12 @@ use crate::proto::envoy::extensions::transport_sockets::tls::v3::certificate_val
 use crate::proto::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use crate::proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use crate::proto::envoy::extensions::transport_sockets::tls::v3::{
-    CertificateValidationContext, CommonTlsContext, TlsCertificate, TlsParameters, UpstreamTlsContext,
+    CertificateValidationContext, CommonTlsContext, TlsCertificate, TlsParameters,
+    UpstreamTlsContext,
 };
 use crate::validate::Validate;
+
+const VERIFIED: &str = "value is required: the certificate of a control plane is always verified";
 
 pub(super) fn of_cluster(
     context: &UpstreamTlsContext,
@@ -43,12 +46,10 @@ fn read_common(
     sni: Option<&str>,
     asked: bool,
 ) -> Result<Tls, ConfigError> {
-    let validation = match &common.validation_context_type {
-        Some(ValidationContextType::ValidationContext(validation)) => validation,
-        None => {
-            let reason = "value is required: the certificate of a control plane is always verified";
-            return Err(ConfigError::new("validation_context.trusted_ca", reason));
-        }
+    let Some(ValidationContextType::ValidationContext(validation)) =
+        &common.validation_context_type
+    else {
+        return Err(ConfigError::new("validation_context.trusted_ca", VERIFIED));
     };
     let (roots, matchers) = read_validation(validation).at("validation_context")?;
     let names = if !matchers.is_empty() {
@@ -61,7 +62,12 @@ fn read_common(
     let identity = match &*common.tls_certificates {
         [] => None,
         [one] => Some(read_certificate(one).at_index("tls_certificates", 0)?),
-        _ => return Err(ConfigError::new("tls_certificates", "only one is supported")),
+        _ => {
+            return Err(ConfigError::new(
+                "tls_certificates",
+                "only one is supported",
+            ));
+        }
     };
     let params = common.tls_params.as_ref();
     let versions = params.map_or_else(|| Ok(vec![&TLS13, &TLS12]), read_params);
@@ -78,10 +84,19 @@ fn read_validation(
     message: &CertificateValidationContext,
 ) -> Result<(Roots, Vec<SanMatcher>), ConfigError> {
     for (name, set) in [
-        ("verify_certificate_hash", !message.verify_certificate_hash.is_empty()),
-        ("verify_certificate_spki", !message.verify_certificate_spki.is_empty()),
+        (
+            "verify_certificate_hash",
+            !message.verify_certificate_hash.is_empty(),
+        ),
+        (
+            "verify_certificate_spki",
+            !message.verify_certificate_spki.is_empty(),
+        ),
         ("crl", message.crl.is_some()),
-        ("allow_expired_certificate", message.allow_expired_certificate),
+        (
+            "allow_expired_certificate",
+            message.allow_expired_certificate,
+        ),
         ("max_verify_depth", message.max_verify_depth.is_some()),
         (
             "trust_chain_verification",
@@ -89,15 +104,17 @@ fn read_validation(
         ),
     ] {
         if set {
-            return Err(ConfigError::new(name, "is not supported for a control plane"));
+            return Err(ConfigError::new(
+                name,
+                "is not supported for a control plane",
+            ));
         }
     }
     let roots = match (&message.trusted_ca, &message.system_root_certs) {
         (Some(source), _) if source.specifier.is_some() => Roots::Pem(source.clone()),
         (_, Some(_)) => Roots::System,
         _ => {
-            let reason = "value is required: the certificate of a control plane is always verified";
-            return Err(ConfigError::new("trusted_ca", reason));
+            return Err(ConfigError::new("trusted_ca", VERIFIED));
         }
     };
     let typed = message.match_typed_subject_alt_names.iter().enumerate();
@@ -114,11 +131,17 @@ fn read_validation(
 
 fn read_certificate(message: &TlsCertificate) -> Result<(DataSource, DataSource), ConfigError> {
     if message.password.is_some() {
-        return Err(ConfigError::new("password", "is not supported for a control plane"));
+        return Err(ConfigError::new(
+            "password",
+            "is not supported for a control plane",
+        ));
     }
-    pair(message.certificate_chain.as_ref(), message.private_key.as_ref())
-        .map_err(|field| ConfigError::new(field, "value is required"))
-        .and_then(|pair| pair.ok_or_else(|| ConfigError::new("certificate_chain", "value is required")))
+    pair(
+        message.certificate_chain.as_ref(),
+        message.private_key.as_ref(),
+    )
+    .map_err(|field| ConfigError::new(field, "value is required"))
+    .and_then(|pair| pair.ok_or_else(|| ConfigError::new("certificate_chain", "value is required")))
 }
 
 /// Both or neither.
@@ -140,11 +163,20 @@ fn read_params(
     for (name, set) in [
         ("cipher_suites", !message.cipher_suites.is_empty()),
         ("ecdh_curves", !message.ecdh_curves.is_empty()),
-        ("signature_algorithms", !message.signature_algorithms.is_empty()),
-        ("compliance_policies", !message.compliance_policies.is_empty()),
+        (
+            "signature_algorithms",
+            !message.signature_algorithms.is_empty(),
+        ),
+        (
+            "compliance_policies",
+            !message.compliance_policies.is_empty(),
+        ),
     ] {
         if set {
-            return Err(ConfigError::new(name, "is not supported for a control plane"));
+            return Err(ConfigError::new(
+                name,
+                "is not supported for a control plane",
+            ));
         }
     }
     let least = message.tls_minimum_protocol_version();
@@ -153,7 +185,8 @@ fn read_params(
     if most == TlsProtocol::TlsAuto || most >= TlsProtocol::TlSv13 {
         versions.push(&TLS13);
     }
-    if least < TlsProtocol::TlSv13 && (most == TlsProtocol::TlsAuto || most >= TlsProtocol::TlSv12) {
+    if least < TlsProtocol::TlSv13 && (most == TlsProtocol::TlsAuto || most >= TlsProtocol::TlSv12)
+    {
         versions.push(&TLS12);
     }
     if versions.is_empty() {
@@ -165,7 +198,11 @@ fn read_params(
 
 pub(super) fn of_target(ssl: &SslCredentials, host: &str) -> Result<Tls, ConfigError> {
     let identity = pair(ssl.cert_chain.as_ref(), ssl.private_key.as_ref()).map_err(|field| {
-        let field = if field == "certificate_chain" { "cert_chain" } else { field };
+        let field = if field == "certificate_chain" {
+            "cert_chain"
+        } else {
+            field
+        };
         ConfigError::new(field, "value is required")
     })?;
     Ok(Tls {

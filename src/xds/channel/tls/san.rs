@@ -23,7 +23,10 @@ impl SanMatcher {
     pub(super) fn typed(message: &SubjectAltNameMatcher) -> Result<Self, ConfigError> {
         let kind = message.san_type();
         if !matches!(kind, SanType::Dns | SanType::Uri | SanType::IpAddress) {
-            let reason = format!("{} is not supported for a control plane", kind.as_str_name());
+            let reason = format!(
+                "{} is not supported for a control plane",
+                kind.as_str_name()
+            );
             return Err(ConfigError::new("san_type", reason));
         }
         let Some(matcher) = &message.matcher else {
@@ -99,7 +102,10 @@ pub(super) fn matches(
     der: &CertificateDer<'_>,
     certificate: &ParsedCertificate<'_>,
 ) -> bool {
-    if matchers.iter().any(|matcher| matcher.is_server(certificate)) {
+    if matchers
+        .iter()
+        .any(|matcher| matcher.is_server(certificate))
+    {
         return true;
     }
     let Ok(end) = webpki::EndEntityCert::try_from(der) else {
