@@ -122,7 +122,7 @@ fn main() -> ExitCode {
 /// those of the round before, and other 0.5% have another weight.
 fn answer(count: usize, port: u16, round: usize) -> Vec<u8> {
     let endpoint = |index: usize| {
-        let changes = index % 200 == 0;
+        let changes = index.is_multiple_of(200);
         let shown = if changes {
             index + count * round
         } else {

@@ -81,6 +81,15 @@ impl<'a> Target<'a> {
 pub trait HostChecker: Send {
     /// One attempt. It is dropped when its time is up, and has no timeout of its own.
     fn attempt<'a>(&'a mut self, io: &'a AttemptIo) -> Attempt<'a>;
+
+    /// The same for a checker that is not kept, and goes with the attempt. Only worth writing to spare the
+    /// future that this makes around the other.
+    fn only_attempt(mut self: Box<Self>, io: AttemptIo) -> Attempt<'static>
+    where
+        Self: 'static,
+    {
+        Box::pin(async move { self.attempt(&io).await })
+    }
 }
 
 /// A running attempt.

@@ -37,6 +37,9 @@ use members::Members;
 pub struct SessionId(NonZeroU32);
 
 impl SessionId {
+    #[cfg(test)]
+    pub(crate) const FIRST: Self = Self(NonZeroU32::MIN);
+
     fn new(index: usize) -> Option<Self> {
         let key = u32::try_from(index).ok()?;
         NonZeroU32::new(key.checked_add(1)?).map(Self)
@@ -80,6 +83,11 @@ impl Share {
             index,
             of: of.max(1),
         }
+    }
+
+    /// Which part it is, counted from 0.
+    pub fn index(self) -> usize {
+        self.index
     }
 
     /// Whether the host at `address` belongs to this part.

@@ -1,7 +1,7 @@
 //! The driver: clock, timers and running attempts around the clusters.
 //!
-//! An [`Engine`] is a handle. The work is done by shards, each one task that owns the sessions of its share
-//! of the hosts, on the caller's runtime or on threads of its own. All are told of changes through bounded
+//! An [`Engine`] is a handle. The work is done by shards, each of which owns the sessions of its share of the
+//! hosts: tasks of the caller's runtime, or threads of their own. All are told of changes through bounded
 //! channels: who tells waits while one is full. Readers get [`Part`]s that a shard has published, without
 //! locks. Dropping the last handle ends the shards, and with them every attempt.
 
@@ -32,6 +32,7 @@ pub use entry::Origin;
 pub use options::{Options, Traffic};
 
 use entry::Entry;
+use reactor::Reactor;
 use shard::{Input, MembershipChange, Runtime, Shard};
 
 /// Changes that may wait for a shard; who tells it more waits for it.
@@ -48,6 +49,8 @@ struct Inner {
     traffic: Traffic,
     stats: Arc<Stats>,
     started: Instant,
+    /// Closes when the last shard has ended.
+    running: watch::Receiver<()>,
 }
 
 /// The engine has ended: its shards, or their runtime, are gone.
@@ -68,45 +71,49 @@ impl Engine {
     pub fn start(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
         let (engine, shards) = Self::shards(&options, stats);
         for shard in shards {
-            tokio::spawn(shard()?.run());
+            tokio::spawn(shard(Reactor::watched()?).run());
         }
         Ok(engine)
     }
 
-    /// An engine whose shards are threads, each with a runtime of its own.
+    /// An engine whose shards are threads. One more thread has a runtime for checkers that need one.
     ///
     /// # Errors
     ///
-    /// When a poller, a runtime or a thread cannot be made.
+    /// When a poller, the runtime or a thread cannot be made.
     pub fn start_threads(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
         let (engine, shards) = Self::shards(&options, stats);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        // Nothing is sent: the runtime goes on until the last shard has dropped its end.
+        let (runs, mut ended) = mpsc::channel::<()>(1);
         for (index, shard) in shards.enumerate() {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            let shard = {
-                let _guard = runtime.enter();
-                shard()?
-            };
+            let (reactor, unpark) = Reactor::waited_for()?;
+            let shard = shard(reactor);
+            let (handle, runs) = (runtime.handle().clone(), runs.clone());
             std::thread::Builder::new()
                 .name(format!("shard-{index}"))
-                .spawn(move || runtime.block_on(shard.run()))?;
+                .spawn(move || {
+                    let _runs = runs;
+                    let _guard = handle.enter();
+                    shard.run_here(&unpark);
+                })?;
         }
+        drop(runs);
+        std::thread::Builder::new()
+            .name("shard-io".into())
+            .spawn(move || runtime.block_on(ended.recv()))?;
         Ok(engine)
     }
 
     fn shards(
         options: &Options,
         stats: Arc<Stats>,
-    ) -> (
-        Self,
-        impl Iterator<Item = impl FnOnce() -> std::io::Result<Shard>>,
-    ) {
+    ) -> (Self, impl Iterator<Item = impl FnOnce(Reactor) -> Shard>) {
         let count = options.shards.max(1);
-        let in_flight = options
-            .max_in_flight
-            .unwrap_or_else(capacity::default_in_flight)
-            .min(running::MOST * count);
+        let in_flight =
+            capacity::in_flight(options.max_in_flight, count).min(running::MOST * count);
         let per_shard = in_flight.div_ceil(count).max(1);
         let limit = u64::try_from(per_shard * count).unwrap_or(u64::MAX);
         stats.engine.attempts_in_flight_limit.set(limit);
@@ -114,15 +121,16 @@ impl Engine {
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::channel(CHANGES)).unzip();
         let for_shards = Arc::clone(&stats);
+        let (alive, running) = watch::channel(());
         let shards = receivers
             .into_iter()
             .enumerate()
             .map(move |(index, inputs)| {
-                let stats = Arc::clone(&for_shards);
-                move || {
+                let (stats, alive) = (Arc::clone(&for_shards), alive.clone());
+                move |reactor| {
                     let seed = seed.wrapping_add(index as u64);
                     let share = Share::new(index, count);
-                    Shard::new(share, index, seed, per_shard, inputs, stats)
+                    Shard::new(share, seed, per_shard, inputs, stats, alive, reactor)
                 }
             });
         let engine = Self(Arc::new(Inner {
@@ -131,6 +139,7 @@ impl Engine {
             traffic: options.traffic,
             stats,
             started: clock::now(),
+            running,
         }));
         (engine, shards)
     }
@@ -153,6 +162,17 @@ impl Engine {
             Change::Hosts { cluster, hosts } => self.reset_hosts(&cluster, hosts).await,
             Change::HostsUnavailable(cluster) => self.hosts_unavailable(&cluster).await,
         }
+    }
+
+    /// Ends the engine, whoever else has a handle of it, once it has done what it was told before. Comes back
+    /// when all attempts are gone and every event has been given to its sinks, which were let go.
+    pub async fn stop(&self) {
+        for shard in &self.0.shards {
+            // It has ended already.
+            let _ = shard.send(Input::Stop).await;
+        }
+        let mut running = self.0.running.clone();
+        while running.changed().await.is_ok() {}
     }
 
     /// How long the engine has been there.

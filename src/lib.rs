@@ -76,6 +76,8 @@ pub mod checker;
 pub mod cli;
 pub mod cluster;
 pub mod config;
+#[cfg(feature = "dns")]
+pub mod dns;
 pub mod engine;
 pub mod event;
 pub mod feed;

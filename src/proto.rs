@@ -3,12 +3,12 @@
 //! Everything below [`envoy`], [`google`], [`grpc`], [`udpa`] and [`xds`] is generated from `proto/`,
 //! which holds what the product needs of Envoy 1.40.0's API: fields left out there are skipped on the
 //! wire. The same files, as descriptors, are in [`DESCRIPTOR_SET`]; [`descriptor_pool`] opens it for
-//! code that reads messages by name, such as the JSON and YAML loader. Well-known types are those of
-//! [`prost_types`].
+//! code that reads messages by name, such as the JSON and YAML loader. [`xds_health`] is generated too, and
+//! the product's own. Well-known types are those of [`prost_types`].
 
 use std::sync::LazyLock;
 
-use prost_reflect::DescriptorPool;
+use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 mod generated {
     #![allow(
@@ -46,6 +46,21 @@ pub fn descriptor_pool() -> &'static DescriptorPool {
         DescriptorPool::decode(DESCRIPTOR_SET).expect("the descriptor set that was built is sound")
     });
     &POOL
+}
+
+/// The name of a message as the resolver of names is configured by; ours is [`xds_health::DnsResolver`].
+pub(crate) const CARES_DNS_RESOLVER: &str =
+    "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig";
+
+/// The descriptor of the message that upstream calls `name`, if the crate has it, by whatever name.
+pub(crate) fn message_named(name: &str) -> Option<MessageDescriptor> {
+    let ours = <xds_health::DnsResolver as prost::Name>::full_name();
+    let name = if name == CARES_DNS_RESOLVER {
+        &ours
+    } else {
+        name
+    };
+    descriptor_pool().get_message_by_name(name)
 }
 
 /// The type URL of a message, as it stands in an `Any`:

@@ -120,7 +120,9 @@ impl Registry {
         for (index, check) in config.health_checks.iter().enumerate() {
             let at = |error: ConfigError| error.at_index("health_checks", index);
             checkers.extend(errors.note(self.checker(check).map_err(at)));
-            sinks.extend(errors.note(self.sinks(check).map_err(at)));
+            let configs = check.event_sinks.iter().map(Some);
+            let path = check.event_log_path.as_deref();
+            sinks.extend(errors.note(self.sinks(configs, path).map_err(at)));
         }
         errors.finish(Update {
             config,
@@ -136,35 +138,49 @@ impl Registry {
     /// See [`Registry::build`]; paths are relative to the health check.
     pub fn checker(&self, check: &HealthCheck) -> Result<Arc<dyn Checker>, ConfigError> {
         match &check.checker {
-            CheckerConfig::Custom(config) => {
-                find(&self.checkers, config, |factory| factory.descriptor_set())
-                    .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
-                    .at("custom_health_check.typed_config")
-            }
+            CheckerConfig::Custom(config) => self.custom(config),
             CheckerConfig::BuiltIn { field, config } => {
                 let message = config.type_url.rsplit('/').next().unwrap_or_default();
                 match self.checkers.get(message) {
                     Some(factory) => factory.create(&config.value).at(field),
-                    None => Err(ConfigError::new(*field, "this checker is not built in")),
+                    None => {
+                        let known: Vec<&str> = self.checkers.keys().map(String::as_str).collect();
+                        let reason = format!(
+                            "this checker is not built in; custom_health_check takes {}",
+                            known.join(", ")
+                        );
+                        Err(ConfigError::new(*field, reason))
+                    }
                 }
             }
         }
     }
 
-    /// All that is wrong with what the checkers of `message` are told, even if the cluster as a whole cannot
-    /// be used: for who wants to hear of every fault at once. Paths are relative to the cluster.
+    fn custom(&self, config: &TypedConfig) -> Result<Arc<dyn Checker>, ConfigError> {
+        find(&self.checkers, config, |factory| factory.descriptor_set())
+            .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
+            .at("custom_health_check.typed_config")
+    }
+
+    /// All that is wrong with what the checkers and event sinks of `message` are told, even if the cluster as a
+    /// whole cannot be used: for who wants to hear of every fault at once. Paths are relative to the cluster.
     pub fn faults_of(&self, message: &ClusterMessage) -> Option<ConfigError> {
         let mut errors = Errors::default();
         for (index, check) in message.health_checks.iter().enumerate() {
+            let at = |error: ConfigError| error.at_index("health_checks", index);
             if let Some(HealthChecker::CustomHealthCheck(custom)) = &check.health_checker
                 && let Some(ConfigType::TypedConfig(config)) = &custom.config_type
             {
-                let built = find(&self.checkers, &config.into(), |f| f.descriptor_set())
-                    .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
-                    .at("custom_health_check.typed_config")
-                    .at_index("health_checks", index);
-                errors.note(built);
+                errors.note(self.custom(&config.into()).map_err(at));
             }
+            let sinks = check.event_logger.iter().map(|sink| {
+                let config = sink.typed_config.as_ref();
+                config.map(TypedConfig::from)
+            });
+            let sinks: Vec<_> = sinks.collect();
+            let path = Some(&*check.event_log_path).filter(|path| !path.is_empty());
+            let sinks = sinks.iter().map(Option::as_ref);
+            errors.note(self.sinks(sinks, path).map_err(at));
         }
         errors.0
     }
@@ -176,17 +192,25 @@ impl Registry {
         }
     }
 
-    fn sinks(&self, check: &HealthCheck) -> Result<Vec<Arc<dyn EventSink>>, ConfigError> {
+    /// The sinks of a check's `event_logger`, of which some may have no configuration, and `event_log_path`.
+    fn sinks<'a>(
+        &self,
+        loggers: impl Iterator<Item = Option<&'a TypedConfig>>,
+        path: Option<&str>,
+    ) -> Result<Vec<Arc<dyn EventSink>>, ConfigError> {
         let mut errors = Errors::default();
         let mut sinks = Vec::new();
-        for (index, config) in check.event_sinks.iter().enumerate() {
+        for (index, config) in loggers.enumerate() {
+            let Some(config) = config else {
+                continue;
+            };
             let built = find(&self.sinks, config, |factory| factory.descriptor_set())
                 .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
                 .at("typed_config")
                 .at_index("event_logger", index);
             sinks.extend(errors.note(built));
         }
-        if let Some(path) = &check.event_log_path {
+        if let Some(path) = path {
             let config = FileSinkFactory::config(path);
             let built = match self.sinks.get(FileSinkFactory::MESSAGE_NAME) {
                 // The field is named alike in the sink's own configuration.

@@ -440,7 +440,10 @@ fn next_interval(success: bool, transition: Transition, cx: &Context<'_>) -> Int
 /// The wait of `kind` with its jitter, within the limits.
 fn wait(kind: IntervalKind, cx: &mut Context<'_>) -> Duration {
     let base = kind.of(cx.check);
-    let percent = base.saturating_mul(cx.check.interval_jitter_percent) / 100;
+    let percent = match cx.check.interval_jitter_percent {
+        0 => Duration::ZERO,
+        percent => base.saturating_mul(percent) / 100,
+    };
     let jitter = part_of(percent, cx.random) + part_of(cx.check.interval_jitter, cx.random);
     cx.limits.bound(base.saturating_add(jitter))
 }

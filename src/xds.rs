@@ -127,6 +127,7 @@ impl Client {
         let cds = resources.and_then(|resources| resources.cds_config.as_ref());
         let cds_id = match cds {
             Some(cds) => {
+                stats.cds.use_them();
                 let id = sources.set_cds(cds).and_then(|id| {
                     sources.check_files(id)?;
                     Ok(id)
@@ -146,7 +147,8 @@ impl Client {
             None => Some(state::FIRST_FETCH),
         };
         let bind = bootstrap.bind.clone();
-        let mut state = State::new(registry, bind, sources, options.limits, Arc::clone(&stats));
+        let mut state = State::new(registry, bind, sources, options.limits, Arc::clone(&stats))
+            .with_dns_resolver(bootstrap.dns_resolver.clone());
         for (index, cluster) in bootstrap.clusters.iter().enumerate() {
             let added = state.add_static(clock::time(), cluster);
             added.at_index("static_resources.clusters", index)?;

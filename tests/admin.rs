@@ -8,12 +8,11 @@
     reason = "a test ends at what it does not expect, and is read by nobody's compiler"
 )]
 
+mod common;
 #[path = "common/http.rs"]
 mod http;
 #[path = "common/prometheus.rs"]
 mod prometheus;
-#[path = "common/scripted.rs"]
-mod scripted;
 
 #[path = "admin/clusters.rs"]
 mod clusters;
@@ -28,14 +27,65 @@ mod stats;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use common::{Events, Scripted, Step};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use xds_health::admin::{self, Admin, Limits};
-use xds_health::engine::{Engine, Options};
+use xds_health::config::{ClusterConfig, Discovery};
+use xds_health::engine::{Cluster, Engine, Options, Origin};
+use xds_health::event::{Outcome, Reason};
+use xds_health::host::Host;
 use xds_health::stats::Stats;
+
+/// Attempts at this port fail.
+const FAILING: u16 = 1;
+/// Attempts at this port time out.
+const SILENT: u16 = 2;
+/// Attempts at this port succeed once they are released.
+const HELD: u16 = 3;
+/// Attempts at this port, and all others, succeed.
+const PASSING: u16 = 4;
+
+/// With attempts at [`HELD`] released.
+fn script() -> Scripted {
+    let script = Scripted::default();
+    for (port, reason) in [
+        (FAILING, Outcome::network(Reason::Refused)),
+        (SILENT, Outcome::timeout(Reason::Silent)),
+    ] {
+        script.script(port, [Step::After(Duration::ZERO, reason)]);
+    }
+    script
+}
+
+/// With attempts at [`HELD`] waiting for `released`.
+fn held(released: watch::Receiver<bool>) -> Scripted {
+    let script = script();
+    script.script(HELD, [Step::Held(released)]);
+    script
+}
+
+fn host(port: u16) -> Host {
+    Host::clone(&common::host(port))
+}
+
+/// A cluster of `hosts` with a check for each of `checks`.
+fn cluster(name: &str, hosts: Vec<Host>, checks: &[&str]) -> ClusterConfig {
+    let hosts = hosts.into_iter().map(Arc::new).collect();
+    let cluster = ClusterConfig::new(name, Discovery::Static(hosts));
+    checks.iter().fold(cluster, |cluster, name| {
+        cluster.with_health_check(common::once(name))
+    })
+}
+
+/// Gives `engine` a cluster that `script` checks.
+async fn set(engine: &Engine, config: ClusterConfig, script: &Scripted, origin: Origin) -> Cluster {
+    common::run_as(engine, config, script.clone(), &Events::default(), origin).await
+}
 
 /// An engine on this runtime.
 fn engine() -> Engine {

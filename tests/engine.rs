@@ -4,14 +4,20 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Events, SECOND, Scripted, Step, check, cluster, host, hosts, run, until};
-use xds_health::engine::{Engine, Options};
-use xds_health::event::{EventKind, FailureType, Outcome, Reason};
-use xds_health::host::HealthFlags;
-use xds_health::snapshot::Verdict;
+use xds_health::checker::{Attempt, AttemptIo, Checker, HostChecker, Target};
+use xds_health::config::{ClusterConfig, Discovery};
+use xds_health::engine::{Ended, Engine, Options, Origin};
+use xds_health::event::{EventKind, FailureType, HealthCheckerType, Outcome, Reason};
+use xds_health::feed::EventSink;
+use xds_health::host::{HealthFlags, Host};
+use xds_health::registry::{Change, Update};
+use xds_health::snapshot::{HostView, Verdict};
 use xds_health::stats::{Stats, Value};
 
 fn engine(options: Options) -> Engine {
@@ -219,7 +225,7 @@ async fn a_host_set_unhealthy_from_outside_comes_back_by_its_checks() {
     assert_eq!(stat(&engine, "cluster.c.health_check.failure"), 0);
 }
 
-fn is_healthy(view: &xds_health::snapshot::HostView) -> bool {
+fn is_healthy(view: &HostView) -> bool {
     view.verdict() == Verdict::Healthy
 }
 
@@ -238,4 +244,303 @@ async fn dropping_the_engine_ends_its_attempts() {
         tokio::task::yield_now().await;
     }
     assert!(cluster.note_traffic().await.is_err());
+}
+
+/// A checker that keeps its hosts' checkers. It notes which of them made each attempt, and at which port.
+#[derive(Clone, Debug, Default)]
+struct Keeping {
+    made: Arc<AtomicUsize>,
+    attempts: Arc<Mutex<Vec<(usize, u16)>>>,
+}
+
+impl Checker for Keeping {
+    fn health_checker_type(&self) -> HealthCheckerType {
+        HealthCheckerType::Udp
+    }
+
+    fn for_host(&self, target: Target<'_>) -> Box<dyn HostChecker> {
+        let port = target.host.checked_at().socket_addr().unwrap().port();
+        let number = self.made.fetch_add(1, SeqCst);
+        Box::new(Kept(self.clone(), number, port))
+    }
+
+    fn keeps_connections(&self) -> bool {
+        true
+    }
+}
+
+struct Kept(Keeping, usize, u16);
+
+impl HostChecker for Kept {
+    fn attempt<'a>(&'a mut self, _: &'a AttemptIo) -> Attempt<'a> {
+        self.0.attempts.lock().unwrap().push((self.1, self.2));
+        Box::pin(std::future::ready(Outcome::SUCCESS))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checker_that_keeps_connections_gets_its_host_back_until_that_moves() {
+    let engine = engine(Options::default());
+    let checker = Keeping::default();
+    let take = || std::mem::take(&mut *checker.attempts.lock().unwrap());
+    let config = cluster("c", check(), hosts([1]));
+    run(&engine, config, checker.clone(), &Events::default()).await;
+    tokio::time::sleep(SECOND * 7 / 2).await;
+    assert_eq!(take(), [(0, 1); 4]);
+
+    let moved = Host::clone(&host(1)).with_check_address(host(2).address.socket_addr().unwrap());
+    let config = cluster("c", check(), vec![Arc::new(moved)]);
+    run(&engine, config, checker.clone(), &Events::default()).await;
+    tokio::time::sleep(SECOND * 7 / 2).await;
+    assert_eq!(take(), [(1, 2); 4]);
+    assert_eq!(checker.made.load(SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_sink_gets_all_events_in_their_order() {
+    let engine = engine(Options::default());
+    let checker = Scripted::default();
+    let refused = || Step::After(Duration::ZERO, Outcome::network(Reason::Refused));
+    let steps = [Step::pass(), refused(), refused(), refused(), Step::pass()];
+    checker.script(1, steps);
+    let mut check = check();
+    check.always_log_failures = true;
+    let config = cluster("c", check, hosts([1]));
+    let sinks = [Events::default(), Events::default()];
+    let boxed = sinks
+        .clone()
+        .map(|sink| Arc::new(sink) as Arc<dyn EventSink>);
+    let update = Update::new(
+        Arc::new(config),
+        vec![Arc::new(checker)],
+        vec![boxed.to_vec()],
+    );
+    engine.set_cluster(update, Origin::Static).await.unwrap();
+    tokio::time::sleep(SECOND * 15 / 2).await;
+    let failure = EventKind::Failure {
+        failure_type: FailureType::Network,
+        first_check: false,
+        http_status_code: 0,
+    };
+    let eject = EventKind::EjectUnhealthy {
+        failure_type: FailureType::Network,
+        http_status_code: 0,
+    };
+    let kinds = [
+        EventKind::AddHealthy { first_check: true },
+        failure,
+        eject,
+        failure,
+        failure,
+        EventKind::AddHealthy { first_check: false },
+    ];
+    for sink in sinks {
+        let events = sink.take();
+        assert!(events.is_sorted_by_key(|event| event.timestamp));
+        let told: Vec<_> = events.into_iter().map(|event| event.kind).collect();
+        assert_eq!(told, kinds);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_check_keeps_verdicts_until_its_first_completion() {
+    let engine = engine(Options::default());
+    let checker = Scripted::default();
+    checker.script(
+        2,
+        [Step::After(
+            Duration::ZERO,
+            Outcome::network(Reason::Refused),
+        )],
+    );
+    let config = cluster("c", check(), hosts([1, 2]));
+    let events = Events::default();
+    let before = run(&engine, config, checker, &events).await;
+    let known = |views: &[HostView]| {
+        views.len() == 2 && views.iter().all(|view| view.verdict() != Verdict::Unknown)
+    };
+    let verdicts = |views: Vec<HostView>| views.iter().map(HostView::verdict).collect::<Vec<_>>();
+    let were = verdicts(until(&before, known).await);
+    assert_eq!(were, [Verdict::Healthy, Verdict::Unhealthy]);
+    events.take();
+
+    // Now it is the other host that passes, after half a second.
+    let changed = Scripted::default();
+    let half = SECOND / 2;
+    changed.script(1, [Step::After(half, Outcome::network(Reason::Refused))]);
+    changed.script(2, [Step::After(half, Outcome::SUCCESS)]);
+    let mut check = check();
+    check.interval = SECOND * 2;
+    let config = cluster("c", check, hosts([1, 2]));
+    let after = run(&engine, config, changed.clone(), &events).await;
+    while changed.attempts(1) + changed.attempts(2) < 2 {
+        tokio::time::sleep(SECOND / 100).await;
+    }
+    tokio::time::sleep(SECOND / 5).await;
+    let views = || after.snapshot().hosts().cloned().collect();
+    assert_eq!(verdicts(views()), were);
+    assert!(events.take().is_empty());
+    tokio::time::sleep(half).await;
+    assert_eq!(verdicts(views()), [Verdict::Unhealthy, Verdict::Healthy]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_hosts_that_come_change_and_go_hold_up_no_other_cluster() {
+    const MANY: usize = 10_000;
+    let engine = engine(Options::default().with_shards(2));
+    let checker = Scripted::default();
+    let steady = cluster("steady", check(), hosts([1]));
+    run(&engine, steady, checker.clone(), &Events::default()).await;
+
+    let many = || hosts((0..MANY).map(|i| u16::try_from(10_000 + i).unwrap()));
+    let big = ClusterConfig::new("big", Discovery::Dynamic).with_health_check(check());
+    let big = run(&engine, big, checker.clone(), &Events::default()).await;
+    let tell = |hosts: Vec<Arc<Host>>| {
+        let cluster = Arc::clone(big.name());
+        let hosts = hosts.into();
+        engine.apply(Change::Hosts { cluster, hosts })
+    };
+    for round in 1..4 {
+        tell(many()).await.unwrap();
+        let healthy = |views: &[HostView]| views.len() == MANY && views.iter().all(is_healthy);
+        until(&big, healthy).await;
+        tokio::time::sleep(SECOND * 2).await;
+        let changed = many().into_iter().map(|host| {
+            let weight = round + 1;
+            Arc::new(Host::clone(&host).with_weight(weight))
+        });
+        tell(changed.collect()).await.unwrap();
+        let heavier = |views: &[HostView]| views.iter().all(|v| v.host.weight == round + 1);
+        until(&big, heavier).await;
+        assert_eq!(stat(&engine, "cluster.big.membership_total"), 10_000);
+        // Healthy hosts that are told no longer stay until they fail; these are told unhealthy first.
+        let unhealthy = many().into_iter().map(|host| {
+            let host = Host::clone(&host);
+            Arc::new(host.with_eds_health(xds_health::host::EdsHealth::Unhealthy))
+        });
+        tell(unhealthy.collect()).await.unwrap();
+        tell(Vec::new()).await.unwrap();
+        until(&big, <[HostView]>::is_empty).await;
+        tokio::time::sleep(SECOND).await;
+    }
+    engine.remove_cluster("big").await.unwrap();
+    tokio::time::sleep(SECOND * 3).await;
+
+    let began = checker.began(1);
+    assert!(began.len() >= 12);
+    for pair in began.windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!((SECOND..SECOND + SECOND / 100).contains(&gap), "{gap:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn engines_of_one_process_do_not_know_each_other() {
+    let engines = [1, 2, 3].map(|shards| engine(Options::default().with_shards(shards)));
+    let checkers = [(); 3].map(|()| Scripted::default());
+    let refused = Step::After(Duration::ZERO, Outcome::network(Reason::Refused));
+    checkers[1].script(1, [refused]);
+    let mut clusters = Vec::new();
+    for (engine, checker) in engines.iter().zip(&checkers) {
+        let config = cluster("c", check(), hosts([1]));
+        clusters.push(run(engine, config, checker.clone(), &Events::default()).await);
+    }
+    let known = |views: &[HostView]| views.len() == 1 && views[0].verdict() != Verdict::Unknown;
+    let mut verdicts = Vec::new();
+    for cluster in &clusters {
+        verdicts.push(until(cluster, known).await[0].verdict());
+    }
+    let (healthy, unhealthy) = (Verdict::Healthy, Verdict::Unhealthy);
+    assert_eq!(verdicts, [healthy, unhealthy, healthy]);
+    let failures = engines
+        .each_ref()
+        .map(|e| stat(e, "cluster.c.health_check.failure"));
+    assert_eq!(failures, [0, 1, 0]);
+
+    let [first, second, third] = engines;
+    first.stop().await;
+    second.remove_cluster("c").await.unwrap();
+    let before = checkers.each_ref().map(|checker| checker.attempts(1));
+    tokio::time::sleep(SECOND * 5).await;
+    let after = checkers.each_ref().map(|checker| checker.attempts(1));
+    assert_eq!(after[..2], before[..2]);
+    assert!(after[2] >= before[2] + 4);
+    drop(third);
+}
+
+#[tokio::test]
+async fn a_stopped_engine_has_let_go_of_sinks_and_takes_nothing_more() {
+    for threads in [false, true] {
+        let options = Options::default().with_shards(3).with_seed(1);
+        let stats = Arc::new(Stats::default());
+        let engine = match threads {
+            true => Engine::start_threads(options, stats).unwrap(),
+            false => Engine::start(options, stats).unwrap(),
+        };
+        let other = engine.clone();
+        let events = Arc::new(Events::default());
+        let checker = Scripted::default();
+        checker.script(1, [Step::Silent]);
+        let sinks = vec![vec![Arc::clone(&events) as Arc<dyn EventSink>]];
+        let config = Arc::new(cluster("c", check(), hosts(1..=30)));
+        let update = Update::new(config, vec![Arc::new(checker.clone())], sinks);
+        let cluster = engine.set_cluster(update, Origin::Static).await.unwrap();
+        engine.stop().await;
+        assert_eq!(Arc::strong_count(&events), 1);
+        assert_eq!(
+            (
+                checker.running(),
+                stat(&other, "xds_health.attempts_in_flight")
+            ),
+            (0, 0)
+        );
+        assert_eq!(cluster.note_traffic().await, Err(Ended));
+        assert_eq!(other.remove_cluster("c").await, Err(Ended));
+        // Once more does nothing.
+        other.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn readers_on_other_threads_see_whole_snapshots_while_hosts_change() {
+    let options = Options::default().with_shards(3).with_seed(1);
+    let engine = Engine::start_threads(options, Arc::new(Stats::default())).unwrap();
+    let config = ClusterConfig::new("c", Discovery::Dynamic).with_health_check(check());
+    let cluster = run(&engine, config, Scripted::default(), &Events::default()).await;
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let cluster = cluster.clone();
+            std::thread::spawn(move || {
+                for _ in 0..1000 {
+                    let snapshot = cluster.snapshot();
+                    let mut addresses = HashSet::new();
+                    for view in snapshot.hosts() {
+                        assert!(
+                            addresses.insert(view.host.address.clone()),
+                            "each host once"
+                        );
+                        assert_eq!(view.verdict() != Verdict::Healthy, view.failed());
+                    }
+                    assert_eq!(addresses.len(), snapshot.len());
+                    assert!(addresses.len() <= 300);
+                }
+            })
+        })
+        .collect();
+    let mut round = 0;
+    while round < 100 || readers.iter().any(|reader| !reader.is_finished()) {
+        let (from, weight) = (u16::try_from(round % 3).unwrap() * 100, 1 + round % 2);
+        let hosts = hosts(1 + from..=100 + from).into_iter();
+        let hosts = hosts.map(|host| Arc::new(Host::clone(&host).with_weight(weight)));
+        let change = Change::Hosts {
+            cluster: Arc::clone(cluster.name()),
+            hosts: hosts.collect(),
+        };
+        engine.apply(change).await.unwrap();
+        round += 1;
+    }
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    engine.stop().await;
 }

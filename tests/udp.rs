@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
+#[path = "common/peer.rs"]
+mod peer;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Events, check, run, until};
-use tokio::net::UdpSocket;
+use peer::Peer;
 use xds_health::checker::udp::UdpChecker;
 use xds_health::config::{
     BindConfig, ClusterConfig, Discovery, HealthCheck, Payload, SocketOption, UdpConfig,
@@ -22,36 +24,6 @@ use xds_health::snapshot::{HostView, Verdict};
 use xds_health::stats::Stats;
 
 const MS: Duration = Duration::from_millis(1);
-
-/// A host on loopback, spoken to by its test.
-struct Peer(UdpSocket);
-
-impl Peer {
-    async fn at(address: impl Into<std::net::IpAddr>) -> Self {
-        let address = SocketAddr::from((address.into(), 0));
-        Self(UdpSocket::bind(address).await.unwrap())
-    }
-
-    async fn new() -> Self {
-        Self::at(Ipv4Addr::LOCALHOST).await
-    }
-
-    fn host(&self) -> Host {
-        Host::new(self.0.local_addr().unwrap())
-    }
-
-    /// The next attempt's datagram and where it came from.
-    async fn next(&self) -> (Vec<u8>, SocketAddr) {
-        let mut buffer = vec![0; 65_536];
-        let (len, from) = self.0.recv_from(&mut buffer).await.unwrap();
-        buffer.truncate(len);
-        (buffer, from)
-    }
-
-    async fn answer(&self, to: SocketAddr, payload: &[u8]) {
-        assert_eq!(self.0.send_to(payload, to).await.unwrap(), payload.len());
-    }
-}
 
 struct Bed {
     engine: Engine,
@@ -263,7 +235,7 @@ async fn the_largest_datagrams_go_both_ways() {
 async fn checks_go_to_the_health_check_address() {
     let peer = Peer::new().await;
     let own = SocketAddr::from(([127, 0, 0, 9], 9));
-    let host = Host::new(own).with_check_address(peer.0.local_addr().unwrap());
+    let host = Host::new(own).with_check_address(peer.address());
     let bed = Bed::with((b"ping", b"pong"), patient(), vec![host], None).await;
     let (_, from) = peer.next().await;
     peer.answer(from, b"pong").await;
@@ -329,7 +301,7 @@ async fn a_socket_option_that_does_not_exist_is_a_local_error() {
 #[tokio::test]
 async fn hosts_take_turns_at_a_fixed_local_port() {
     let taken = Peer::new().await;
-    let port = taken.0.local_addr().unwrap().port();
+    let port = taken.address().port();
     drop(taken);
     let mut bind = BindConfig::default();
     bind.source = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -355,7 +327,7 @@ async fn hosts_take_turns_at_a_fixed_local_port() {
 async fn a_port_that_another_program_holds_is_waited_for_until_the_deadline() {
     let holder = Peer::new().await;
     let mut bind = BindConfig::default();
-    bind.source = Some(holder.0.local_addr().unwrap());
+    bind.source = Some(holder.address());
     let peer = Peer::new().await;
     let bed = Bed::with((b"ping", b"pong"), quick(), vec![peer.host()], Some(bind)).await;
     assert_eq!(bed.reason().await, Reason::Shortage(Shortage::Ports));

@@ -24,7 +24,7 @@ pub struct Limits {
     pub connections: usize,
     /// Bytes of a request's head, at least 8192; default 64 KiB.
     pub head_bytes: usize,
-    /// How long a connection may be without a whole request while none is answered, default 60 s.
+    /// How long a connection may be without a whole request while none is answered, default 10 s.
     pub request_timeout: Duration,
     /// How long a client may take nothing of its answer, default 30 s.
     pub stall_timeout: Duration,
@@ -37,7 +37,7 @@ impl Default for Limits {
         Self {
             connections: 512,
             head_bytes: 64 * 1024,
-            request_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(5),
         }

@@ -7,6 +7,7 @@
 //! (`upstream_bind_config.source_address` with a port) attempts share an address, and a late answer counts.
 
 use std::io;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -78,12 +79,11 @@ struct UdpHostChecker {
 
 impl HostChecker for UdpHostChecker {
     fn attempt<'a>(&'a mut self, io: &'a AttemptIo) -> Attempt<'a> {
-        Box::pin(UdpAttempt {
-            host: self,
-            io,
-            state: State::Opening,
-            mismatch: None,
-        })
+        Box::pin(UdpAttempt::new(&*self, io.clone()))
+    }
+
+    fn only_attempt(self: Box<Self>, io: AttemptIo) -> Attempt<'static> {
+        Box::pin(UdpAttempt::new(self, io))
     }
 }
 
@@ -96,14 +96,14 @@ enum State {
     Receiving(Socket),
 }
 
-struct UdpAttempt<'a> {
-    host: &'a UdpHostChecker,
-    io: &'a AttemptIo,
+struct UdpAttempt<H> {
+    host: H,
+    io: AttemptIo,
     state: State,
     mismatch: Option<Mismatch>,
 }
 
-impl Future for UdpAttempt<'_> {
+impl<H: Deref<Target = UdpHostChecker> + Unpin> Future for UdpAttempt<H> {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -127,7 +127,16 @@ impl Future for UdpAttempt<'_> {
     }
 }
 
-impl UdpAttempt<'_> {
+impl<H: Deref<Target = UdpHostChecker>> UdpAttempt<H> {
+    fn new(host: H, io: AttemptIo) -> Self {
+        Self {
+            host,
+            io,
+            state: State::Opening,
+            mismatch: None,
+        }
+    }
+
     fn open(&mut self) -> Result<(), Trouble> {
         let socket = socket::connect(&self.host.target, self.host.bind.as_deref())?;
         self.state = State::Sending {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use crate::config::{At, Bootstrap, ConfigError, Format, Warnings, text::Document};
+use crate::config::{At, Bootstrap, ClusterConfig, ConfigError, Format, Warnings, text::Document};
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
 use crate::registry::{Registry, Update};
 use crate::stats::Stats;
@@ -90,7 +90,7 @@ fn load_bytes(
     match (result, wrong) {
         (Some(loaded), None) => Ok(loaded),
         (_, Some(error)) => Err(match &document {
-            Some(document) => error.located_in(document),
+            Some(document) => error.located_in(document).in_order(),
             None => error,
         }),
         (None, None) => Err(ConfigError::new("", "cannot be used")),
@@ -111,11 +111,7 @@ fn build(
         Err(error) => (None, Some(error)),
     };
     for (index, config) in bootstrap.clusters.iter().enumerate() {
-        let built = config
-            .require_built_in()
-            .and_then(|()| registry.build(config.clone()))
-            .at_index(CLUSTERS, index);
-        match built {
+        match build_cluster(config, registry).at_index(CLUSTERS, index) {
             Ok(update) => clusters.push(update),
             Err(error) => wrong = Some(before(wrong, error)),
         }
@@ -128,6 +124,15 @@ fn build(
         warnings,
     });
     (loaded, wrong)
+}
+
+/// Builds what a cluster is run by, or tells all that stands in the way.
+fn build_cluster(config: &Arc<ClusterConfig>, registry: &Registry) -> Result<Update, ConfigError> {
+    let found = config.require_built_in();
+    match (found, registry.build(Arc::clone(config))) {
+        (Ok(()), built) => built,
+        (Err(error), built) => Err(also(error, built.err())),
+    }
 }
 
 fn before(first: Option<ConfigError>, error: ConfigError) -> ConfigError {
@@ -144,21 +149,30 @@ fn also(error: ConfigError, more: Option<ConfigError>) -> ConfigError {
     }
 }
 
-/// What is wrong with the checkers of a bootstrap that cannot be used for other reasons.
+/// What is wrong with the checkers and event sinks of a bootstrap that cannot be used for other reasons.
 fn wrong_checkers(
     bytes: &[u8],
     document: &Option<Document>,
     registry: &Registry,
 ) -> Option<ConfigError> {
-    let message = message(bytes, document)?;
-    let mut wrong: Option<ConfigError> = None;
+    let text = document.as_ref().map(Document::read::<Message>);
+    let message = match &text {
+        Some(text) => text.message.clone(),
+        None => Message::decode(bytes).ok()?,
+    };
+    let mut wrong = Vec::new();
     let clusters = message.static_resources.unwrap_or_default().clusters;
     for (index, cluster) in clusters.iter().enumerate() {
-        if let Some(error) = registry.faults_of(cluster) {
-            wrong = Some(before(wrong, error.at_index(CLUSTERS, index)));
-        }
+        let faults = match ClusterConfig::from_message(cluster, &mut Warnings::default()) {
+            Ok(config) => build_cluster(&Arc::new(config), registry).err(),
+            Err(_) => registry.faults_of(cluster),
+        };
+        let faults = faults.map(|faults| Vec::from(faults.at_index(CLUSTERS, index)));
+        wrong.extend(faults.unwrap_or_default());
     }
-    wrong
+    // A field is no fault of its checker if it could not be read.
+    wrong.retain(|fault| !text.as_ref().is_some_and(|t| t.explains(&fault.path)));
+    ConfigError::from_faults(wrong)
 }
 
 /// What was read, as far as it could be.

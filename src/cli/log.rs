@@ -1,6 +1,9 @@
 //! Where the daemon's log lines go.
 
+use std::fmt::Display;
+
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::{LogArgs, LogFormat};
 
@@ -10,8 +13,13 @@ use super::{LogArgs, LogFormat};
 ///
 /// A level that cannot be understood, in words.
 pub(super) fn install(args: &LogArgs) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&args.log_level)
-        .map_err(|error| format!("--log-level {:?}: {error}", args.log_level))?;
+    let wrong = |reason: &dyn Display| format!("--log-level {:?}: {reason}", args.log_level);
+    if let Some(word) = misspelled(&args.log_level) {
+        return Err(wrong(&format_args!(
+            "{word:?} is not off, error, warn, info, debug, trace or module=level"
+        )));
+    }
+    let filter = EnvFilter::try_new(&args.log_level).map_err(|error| wrong(&error))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -23,4 +31,12 @@ pub(super) fn install(args: &LogArgs) -> Result<(), String> {
     // Only in one process with others, as in tests, there can be a logger already; it does as well.
     drop(installed);
     Ok(())
+}
+
+/// A word in `filter` that stands for a level and is none. Without this, it would be the name of a module that
+/// nothing has, and all others would be silent.
+fn misspelled(filter: &str) -> Option<&str> {
+    let words = filter.split(',').map(str::trim);
+    let mut plain = words.filter(|word| !word.contains(['=', '[', ']', '{', '}', ':']));
+    plain.find(|word| word.parse::<LevelFilter>().is_err())
 }

@@ -11,16 +11,18 @@ use tokio::sync::{mpsc, watch};
 use super::load::{self, Loaded};
 use super::{LOCAL, RunArgs, TrafficArg, USAGE, complain, log, say};
 use crate::admin::{self, Admin};
+use crate::dns;
 use crate::engine::{Engine, Options, Origin, Traffic, raise_descriptor_limit};
 use crate::feed::FileSinkFactory;
 use crate::host::Address;
-use crate::registry::Registry;
+use crate::registry::{Change, Registry};
 use crate::stats::Stats;
 use crate::xds::Client;
 
 /// How long answers of the admin port may still go on when the daemon stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// Changes that may wait for the engine; when there are more, the control planes' streams wait.
+/// Changes that may wait for the engine; when there are more, the control planes' streams wait. Names are
+/// looked up all the same.
 const CHANGES: usize = 64;
 
 pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
@@ -73,7 +75,10 @@ async fn serve(
     if let Some(attempts) = args.max_in_flight {
         options = options.with_max_in_flight(usize::try_from(attempts).unwrap_or(usize::MAX));
     }
-    let engine = Engine::start_threads(options, stats)?;
+    let engine = Engine::start_threads(options, stats).map_err(|error| {
+        let what = format!("cannot start {shards} shards: {error}");
+        io::Error::new(error.kind(), what)
+    })?;
     let Loaded {
         bootstrap,
         message,
@@ -89,14 +94,18 @@ async fn serve(
         .set_limits(bootstrap.limits)
         .await
         .map_err(io::Error::other)?;
+    let (changes, from_dns) = mpsc::channel(CHANGES);
+    let resolver = dns::Resolver::start(Arc::clone(engine.stats()), changes);
     for cluster in clusters {
+        let config = Arc::clone(&cluster.config);
         engine
             .set_cluster(cluster, Origin::Static)
             .await
             .map_err(io::Error::other)?;
+        resolver.set_cluster(&config).await;
     }
     let dump = client.dump();
-    tokio::spawn(follow(client, engine.clone()));
+    tokio::spawn(follow(client, resolver, from_dns, engine.clone()));
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
         let admin = Admin::new(engine.clone())
@@ -111,10 +120,15 @@ async fn serve(
     signals.until_told_to_stop(&registry).await;
     tracing::info!("stopping");
     drop(stop);
-    if let Some(served) = served {
-        served.await.map_err(io::Error::other)?;
-    }
-    Ok(())
+    let answered = async {
+        match served {
+            Some(served) => served.await.map_err(io::Error::other),
+            None => Ok(()),
+        }
+    };
+    // Event logs have their last lines when the engine has ended.
+    let (answered, ()) = tokio::join!(answered, engine.stop());
+    answered
 }
 
 /// For whoever reads when the bootstrap was loaded.
@@ -126,12 +140,26 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Does what control planes tell.
-async fn follow(client: Client, engine: Engine) {
+/// Does what control planes and name servers tell.
+async fn follow(
+    client: Client,
+    resolver: dns::Resolver,
+    mut from_dns: mpsc::Receiver<Change>,
+    engine: Engine,
+) {
     let (changes, mut told) = mpsc::channel(CHANGES);
     tokio::spawn(client.run(changes));
-    while let Some(change) = told.recv().await {
-        if engine.apply(change).await.is_err() {
+    loop {
+        let done = tokio::select! {
+            Some(change) = told.recv() => {
+                let done = engine.apply(change.clone()).await;
+                resolver.apply(&change).await;
+                done
+            }
+            Some(change) = from_dns.recv() => engine.apply(change).await,
+            else => return,
+        };
+        if done.is_err() {
             return;
         }
     }

@@ -462,7 +462,8 @@ impl Clusters {
     }
 
     /// A host that is no longer told goes at once, unless its checks pass: then it stays until they fail.
-    /// Tells whether it went.
+    /// The one host of a `LOGICAL_DNS` cluster makes room for the next in any case, as with Envoy. Tells
+    /// whether it went.
     fn retire(&mut self, now: Instant, id: ClusterId, slot: u32) -> bool {
         let cluster = &self.clusters[id.index()];
         let Some(view) = cluster.part.hosts.get(slot as usize) else {
@@ -470,7 +471,8 @@ impl Clusters {
         };
         let failed = HealthFlags::FAILED_ACTIVE_HC | HealthFlags::FAILED_EDS_HEALTH;
         let passes = cluster.members.session(slot).is_some() && !view.flags.intersects(failed);
-        if passes && !cluster.config.ignore_health_on_host_removal {
+        let alone = matches!(cluster.config.discovery, Discovery::LogicalDns(_));
+        if passes && !alone && !cluster.config.ignore_health_on_host_removal {
             let flags = view.flags.with(HealthFlags::PENDING_DYNAMIC_REMOVAL, true);
             self.refresh(now, id, slot, flags, None);
             return false;

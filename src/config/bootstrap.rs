@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::error::Report;
 use super::text::Document;
 use super::{
-    BindConfig, ClusterConfig, ConfigError, Discovery, IntervalLimits, Warnings, address, limits,
-    wire,
+    BindConfig, ClusterConfig, ConfigError, Discovery, DnsResolverConfig, IntervalLimits, Warnings,
+    address, limits, wire,
 };
 use crate::host::Address;
 use crate::proto::envoy::config::bootstrap::v3::bootstrap::DynamicResources;
@@ -34,6 +34,9 @@ pub struct Bootstrap {
     /// `cluster_manager.upstream_bind_config`, which holds for clusters that have none. Those of
     /// [`Bootstrap::clusters`] have it already.
     pub bind: Option<Arc<BindConfig>>,
+    /// `typed_dns_resolver_config`, which holds for clusters that have none. Those of
+    /// [`Bootstrap::clusters`] have it already.
+    pub dns_resolver: Option<Arc<DnsResolverConfig>>,
     /// `health_check.min_interval` and `health_check.max_interval` of `layered_runtime`.
     pub limits: IntervalLimits,
     /// `dynamic_resources`: where clusters are asked for.
@@ -179,7 +182,16 @@ impl Bootstrap {
             let bind = manager.upstream_bind_config.as_ref()?;
             BindConfig::read(bind, &at, report).map(Arc::new)
         });
-        let clusters = read_clusters(message, bind.as_ref(), at, report);
+        let resolver = message.typed_dns_resolver_config.as_ref();
+        let dns_resolver = resolver.and_then(|resolver| {
+            let at = at.field("typed_dns_resolver_config");
+            DnsResolverConfig::read_extension(resolver, &at, report)
+        });
+        let clusters = read_clusters(message, at, report);
+        let clusters = clusters.into_iter().map(|cluster| {
+            let cluster = cluster.with_default_bind(bind.as_ref());
+            Arc::new(cluster.with_default_dns_resolver(dns_resolver.as_ref()))
+        });
         let local = message
             .cluster_manager
             .as_ref()
@@ -205,8 +217,9 @@ impl Bootstrap {
         Some(Self {
             node: message.node.clone().unwrap_or_default(),
             admin,
-            clusters,
+            clusters: clusters.collect(),
             bind,
+            dns_resolver,
             limits: limits.unwrap_or_default(),
             dynamic_resources: message.dynamic_resources.clone().map(Arc::new),
             hds_config: message.hds_config.clone().map(Arc::new),
@@ -226,12 +239,7 @@ impl TryFrom<&Message> for Bootstrap {
     }
 }
 
-fn read_clusters(
-    message: &Message,
-    bind: Option<&Arc<BindConfig>>,
-    at: &FieldPath<'_>,
-    report: &mut Report,
-) -> Vec<Arc<ClusterConfig>> {
+fn read_clusters(message: &Message, at: &FieldPath<'_>, report: &mut Report) -> Vec<ClusterConfig> {
     let Some(resources) = &message.static_resources else {
         return Vec::new();
     };
@@ -260,7 +268,7 @@ fn read_clusters(
             let reason = "the cluster came from no server that could be asked again";
             report.fault::<()>(&at.field("self"), reason);
         }
-        clusters.push(Arc::new(cluster.with_default_bind(bind)));
+        clusters.push(cluster);
     }
     clusters
 }

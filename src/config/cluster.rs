@@ -8,8 +8,8 @@ use prost::Name;
 use super::error::Report;
 use super::text::Document;
 use super::{
-    At, BindConfig, ConfigError, DnsConfig, HealthCheck, TypedConfig, Warnings, endpoint, typed,
-    wire,
+    At, BindConfig, ConfigError, DnsConfig, DnsResolverConfig, HealthCheck, TypedConfig, Warnings,
+    endpoint, typed, wire,
 };
 use crate::host::Host;
 use crate::proto::envoy::config::cluster::v3::cluster::{
@@ -79,6 +79,9 @@ pub struct EdsConfig {
     pub source: Arc<ConfigSource>,
 }
 
+/// A type whose hosts only a proxy knows.
+const ORIGINAL_DST: &str = "ORIGINAL_DST";
+
 /// A cluster whose hosts are to be checked.
 ///
 /// Source: `envoy.config.cluster.v3.Cluster`.
@@ -128,6 +131,18 @@ impl ClusterConfig {
     /// `upstream_bind_config`.
     pub fn with_default_bind(mut self, bind: Option<&Arc<BindConfig>>) -> Self {
         self.bind = self.bind.or_else(|| bind.cloned());
+        self
+    }
+
+    /// The same cluster, whose names are resolved as `resolver` says if it does not say so itself: the
+    /// bootstrap's `typed_dns_resolver_config`.
+    pub fn with_default_dns_resolver(mut self, resolver: Option<&Arc<DnsResolverConfig>>) -> Self {
+        if let Discovery::StrictDns(dns) | Discovery::LogicalDns(dns) = &mut self.discovery
+            && dns.resolver.is_none()
+            && resolver.is_some()
+        {
+            Arc::make_mut(dns).resolver = resolver.cloned();
+        }
         self
     }
 
@@ -211,18 +226,21 @@ impl ClusterConfig {
     ///
     /// The cluster has health checks, and a type that is read but cannot be run yet.
     pub fn require_built_in(&self) -> Result<(), ConfigError> {
-        let kind = match &self.discovery {
+        let dns = cfg!(feature = "dns");
+        let (field, kind) = match &self.discovery {
             _ if self.health_checks.is_empty() => return Ok(()),
             Discovery::Static(_) | Discovery::Dynamic => return Ok(()),
+            Discovery::StrictDns(_) | Discovery::LogicalDns(_) if dns => return Ok(()),
             Discovery::Eds(_) if cfg!(feature = "xds") => return Ok(()),
-            Discovery::Eds(_) => "EDS",
-            Discovery::StrictDns(_) => "STRICT_DNS",
-            Discovery::LogicalDns(_) => "LOGICAL_DNS",
-            Discovery::Other(kind) => kind,
+            Discovery::Eds(_) => ("type", "EDS"),
+            Discovery::StrictDns(_) => ("type", "STRICT_DNS"),
+            Discovery::LogicalDns(_) => ("type", "LOGICAL_DNS"),
+            Discovery::Other(kind) if **kind == *ORIGINAL_DST => ("type", &**kind),
+            Discovery::Other(kind) => ("cluster_type", &**kind),
         };
         let reason =
             format!("hosts of clusters of type {kind} cannot be found: it is not built in");
-        Err(ConfigError::new("type", reason))
+        Err(ConfigError::new(field, reason))
     }
 
     pub(super) fn read(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Option<Self> {
@@ -300,7 +318,7 @@ fn read_discovery(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) ->
                 DiscoveryType::StrictDns => read_dns(message, false, at, report)?,
                 DiscoveryType::LogicalDns => read_dns(message, true, at, report)?,
                 DiscoveryType::Eds => return read_eds(message, at, report),
-                DiscoveryType::OriginalDst => Discovery::Other("ORIGINAL_DST".into()),
+                DiscoveryType::OriginalDst => Discovery::Other(ORIGINAL_DST.into()),
             }
         }
         Some(ClusterDiscoveryType::ClusterType(custom)) => {
@@ -589,26 +607,30 @@ upstream_bind_config: {extra_source_addresses: [{}]}",
     #[test]
     fn a_type_that_is_not_built_in_is_refused_where_there_are_checks() {
         let checks = format!("health_checks: {}", check(""));
-        for (fields, kind) in [
-            ("type: STRICT_DNS", "STRICT_DNS"),
+        for (fields, field, kind) in [
             (
                 "type: EDS\neds_cluster_config: {eds_config: {ads: {}}}",
+                "type",
                 "EDS",
             ),
             (
                 "type: ORIGINAL_DST\nlb_policy: CLUSTER_PROVIDED",
+                "type",
                 "ORIGINAL_DST",
             ),
             (
                 "cluster_type: {name: envoy.clusters.aggregate}",
+                "cluster_type",
                 "envoy.clusters.aggregate",
             ),
             (
                 "cluster_type: {name: x, typed_config: {\"@type\": a/google.protobuf.Struct}}",
+                "cluster_type",
                 "google.protobuf.Struct",
             ),
             (
                 "cluster_type: {name: x, typed_config: {\"@type\": a/no.Such, any: thing}}",
+                "cluster_type",
                 "no.Such",
             ),
         ] {
@@ -621,11 +643,15 @@ upstream_bind_config: {extra_source_addresses: [{}]}",
             assert_eq!(
                 checked.require_built_in().unwrap_err().to_string(),
                 format!(
-                    "type: hosts of clusters of type {kind} cannot be found: it is not built in"
+                    "{field}: hosts of clusters of type {kind} cannot be found: it is not built in"
                 )
             );
         }
-        assert_eq!(cluster(&checks).0.require_built_in(), Ok(()));
+        let dns = cfg!(feature = "dns");
+        for fields in ["", "type: STRICT_DNS"] {
+            let cluster = cluster(&format!("{fields}\n{checks}")).0;
+            assert_eq!(cluster.require_built_in().is_ok(), dns || fields.is_empty());
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::endpoint::{self, Entry};
 use super::error::Report;
-use super::{address, wire};
+use super::{DnsResolverConfig, address, wire};
 use crate::host::{Address, Host};
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::cluster::v3::cluster::DnsLookupFamily;
@@ -37,6 +37,8 @@ pub struct DnsConfig {
     pub jitter: Duration,
     /// `dns_lookup_family`.
     pub lookup_family: LookupFamily,
+    /// Which name servers are asked, if the cluster says: `typed_dns_resolver_config` and its forerunners.
+    pub resolver: Option<Arc<DnsResolverConfig>>,
 }
 
 /// Which addresses of a name are asked for.
@@ -117,6 +119,7 @@ impl DnsConfig {
                 DnsLookupFamily::V4Preferred => LookupFamily::V4Preferred,
                 DnsLookupFamily::All => LookupFamily::All,
             },
+            resolver: DnsResolverConfig::read_cluster(message, at, report),
         })
     }
 
@@ -150,6 +153,13 @@ impl DnsConfig {
                 Ok(NewLookupFamily::Unspecified | NewLookupFamily::Auto) | Err(_) => {
                     LookupFamily::Auto
                 }
+            },
+            resolver: match &dns.typed_dns_resolver_config {
+                Some(extension) => {
+                    let at = at_type.field("typed_dns_resolver_config");
+                    DnsResolverConfig::read_extension(extension, &at, report)
+                }
+                None => None,
             },
         }
     }

@@ -48,6 +48,12 @@ impl ConfigError {
         self
     }
 
+    /// The same faults in the order of their places in the text, first those without.
+    pub fn in_order(mut self) -> Self {
+        self.faults.sort_by_key(|(_, place)| *place);
+        self
+    }
+
     /// The same faults, found in the field `name` of a message.
     pub fn at(mut self, name: &str) -> Self {
         for (fault, _) in &mut self.faults {

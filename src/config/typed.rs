@@ -10,7 +10,7 @@ use prost_reflect::MessageDescriptor;
 use prost_types::Struct;
 
 use super::{ConfigError, TypedConfig, text, wire};
-use crate::proto::{descriptor_pool, udpa, xds};
+use crate::proto::{message_named, udpa, xds};
 
 /// The message that a [`TypedConfig`] holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Resolved<'a> {
 ///
 /// A `TypedStruct` that names no message of this crate, or whose value is none.
 pub fn resolve(config: &TypedConfig) -> Result<Resolved<'_>, ConfigError> {
-    resolve_with(config, |name| descriptor_pool().get_message_by_name(name))
+    resolve_with(config, message_named)
 }
 
 /// As [`resolve`], where `find` knows the messages that a `TypedStruct` may name.

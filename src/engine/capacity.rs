@@ -2,8 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors left to the rest of the process: logs, the admin port, streams to management servers.
+/// Descriptors left to the rest of the process: logs, the admin port, streams to management servers. A quarter
+/// of all where there are few.
 const RESERVE: u64 = 128;
+/// Descriptors that a shard has for itself.
+const PER_SHARD: u64 = 8;
 
 /// Raises the limit of open descriptors as far as it may be, and tells it.
 ///
@@ -23,15 +26,41 @@ pub fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Attempts that may run at once in this process: as many as descriptors and local ports allow.
-pub(super) fn default_in_flight() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let attempts = descriptors
-        .saturating_sub(RESERVE)
-        .max(descriptors / 2)
-        .min(local_ports() / 2)
-        .max(1);
-    usize::try_from(attempts).unwrap_or(usize::MAX)
+/// Attempts that may run at once in this process with so many shards: as many as descriptors and local ports
+/// allow, at least one. `wanted` asks for less.
+pub(super) fn in_flight(wanted: Option<usize>, shards: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let free = descriptors_for_attempts(limit, open_descriptors(), shards);
+    let most = usize::try_from(free.min(local_ports() / 2)).unwrap_or(usize::MAX);
+    match wanted {
+        Some(wanted) if wanted > most => {
+            tracing::warn!(
+                wanted,
+                most,
+                "fewer attempts may run at once than asked for"
+            );
+            most
+        }
+        Some(wanted) => wanted.max(1),
+        None => most,
+    }
+}
+
+fn descriptors_for_attempts(limit: u64, open: u64, shards: usize) -> u64 {
+    let shards = u64::try_from(shards).unwrap_or(u64::MAX);
+    limit
+        .saturating_sub(open)
+        .saturating_sub(shards.saturating_mul(PER_SHARD))
+        .saturating_sub(RESERVE.min(limit / 4))
+        .max(1)
+}
+
+/// Descriptors that are open now; a guess where the system does not tell.
+fn open_descriptors() -> u64 {
+    const GUESS: u64 = 16;
+    std::fs::read_dir("/proc/self/fd").map_or(GUESS, |entries| {
+        u64::try_from(entries.count()).unwrap_or(GUESS)
+    })
 }
 
 /// Ports that the system gives out by itself.
@@ -52,8 +81,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_rest_of_the_process_keeps_its_descriptors() {
+        let of = |limit, open, shards| descriptors_for_attempts(limit, open, shards);
+        assert_eq!(of(1024, 20, 2), 1024 - 20 - 16 - 128);
+        assert_eq!(of(1024, 20, 64), 1024 - 20 - 512 - 128);
+        assert_eq!(of(40, 20, 1), 40 - 20 - 8 - 10);
+        assert_eq!(of(28, 25, 2), 1);
+        assert_eq!(of(u64::MAX, 20, usize::MAX), 1);
+    }
+
+    #[test]
     fn there_is_room_for_one_attempt_at_least() {
-        assert!(default_in_flight() >= 1);
+        assert!(in_flight(None, 1) >= 1);
+        assert_eq!(in_flight(Some(0), 1), 1);
         assert!(local_ports() >= 1);
+        assert!(open_descriptors() >= 3);
     }
 }

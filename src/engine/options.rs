@@ -17,8 +17,9 @@ pub enum Traffic {
 pub struct Options {
     /// Shards, 1 and up; default 1. Hosts are spread over them.
     pub shards: usize,
-    /// Attempts that may run at once, of all shards; default as many as the limits of open descriptors and
-    /// of local ports allow. Further ones wait for their turn.
+    /// Attempts that may run at once, of all shards; default and at most as many as the limits of open
+    /// descriptors and of local ports allow, when some are left to the rest of the process. Further ones wait
+    /// for their turn.
     pub max_in_flight: Option<usize>,
     /// Whether clusters count as having had traffic.
     pub traffic: Traffic,

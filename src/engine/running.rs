@@ -11,7 +11,7 @@ use std::time::Instant;
 use mio::{Registry, Token};
 use tokio::sync::Notify;
 
-use crate::checker::{AttemptIo, HostChecker, Waiting};
+use crate::checker::{Attempt, AttemptIo, HostChecker, Waiting};
 use crate::cluster::SessionId;
 use crate::event::{Outcome, Reason, Shortage};
 use crate::session::AttemptId;
@@ -22,8 +22,37 @@ const SLOT_BITS: u32 = 20;
 /// How many attempts may run at once at most.
 pub(super) const MOST: usize = 1 << SLOT_BITS;
 
+/// The future of an attempt, with all that it needs.
+enum Run {
+    /// It ends with its checker.
+    Once(Attempt<'static>),
+    /// It gives its checker back.
+    Kept(Pin<Box<dyn Future<Output = Ended> + Send>>),
+}
+
 type Ended = (Outcome, Box<dyn HostChecker>);
-type Run = Pin<Box<dyn Future<Output = Ended> + Send>>;
+
+impl Run {
+    fn new(mut checker: Box<dyn HostChecker>, keeps: bool, io: AttemptIo) -> Self {
+        if !keeps {
+            return Self::Once(checker.only_attempt(io));
+        }
+        Self::Kept(Box::pin(async move {
+            let outcome = checker.attempt(&io).await;
+            (outcome, checker)
+        }))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Outcome, Option<Box<dyn HostChecker>>)> {
+        match self {
+            Self::Once(run) => run.as_mut().poll(cx).map(|outcome| (outcome, None)),
+            Self::Kept(run) => {
+                let ended = run.as_mut().poll(cx);
+                ended.map(|(outcome, checker)| (outcome, Some(checker)))
+            }
+        }
+    }
+}
 
 /// Slots that were woken, other than by the poller.
 #[derive(Debug, Default)]
@@ -77,7 +106,8 @@ struct Running {
     session: SessionId,
     run: Run,
     sent: Option<Instant>,
-    polled: bool,
+    /// A poll has ended before it was sent.
+    waited: bool,
 }
 
 /// What came of polling an attempt.
@@ -99,7 +129,7 @@ pub(super) struct Report {
     pub(super) outcome: Outcome,
     /// When it was sent, if it said so.
     pub(super) sent: Option<Instant>,
-    /// What made it, unless it panicked.
+    /// What made it, if it is to be kept and did not panic.
     pub(super) checker: Option<Box<dyn HostChecker>>,
 }
 
@@ -159,12 +189,14 @@ impl Attempts {
         Some(AttemptId(generation | u32::try_from(slot).ok()?))
     }
 
-    /// Takes an attempt in; it is to be polled then. Gives its slot.
+    /// Takes an attempt in; it is to be polled then. Gives its slot. If the checker is to be kept, the report
+    /// has it.
     pub(super) fn begin(
         &mut self,
         id: AttemptId,
         session: SessionId,
-        mut checker: Box<dyn HostChecker>,
+        checker: Box<dyn HostChecker>,
+        keeps: bool,
     ) -> usize {
         let slot = slot_of(id);
         self.free.pop();
@@ -174,12 +206,9 @@ impl Attempts {
         place.attempt = Some(Running {
             id,
             session,
-            run: Box::pin(async move {
-                let outcome = checker.attempt(&io).await;
-                (outcome, checker)
-            }),
+            run: Run::new(checker, keeps, io),
             sent: None,
-            polled: false,
+            waited: false,
         });
         slot
     }
@@ -193,13 +222,14 @@ impl Attempts {
             return Polled::Pending;
         };
         let mut cx = Context::from_waker(&place.waker);
-        let polled = guard(|| attempt.run.as_mut().poll(&mut cx));
+        let polled = guard(|| attempt.run.poll(&mut cx));
         let mut notes = place.io.notes();
-        let sent = notes.sent && attempt.sent.is_none();
-        if sent {
+        let mut late = false;
+        if notes.sent && attempt.sent.is_none() {
             attempt.sent = Some(clock());
+            late = attempt.waited;
         }
-        let late = sent && std::mem::replace(&mut attempt.polled, true);
+        attempt.waited |= !notes.sent;
         let waiting = notes.waiting;
         if let Waiting::Began(what) = waiting {
             notes.waiting = Waiting::Still(what);
@@ -212,7 +242,7 @@ impl Attempts {
                 _ if late => Polled::SentLate(session, id),
                 _ => Polled::Pending,
             },
-            Some(Poll::Ready((outcome, checker))) => self.end(slot, outcome, Some(checker)),
+            Some(Poll::Ready((outcome, checker))) => self.end(slot, outcome, checker),
             None => self.end(slot, Outcome::network(Reason::Panicked), None),
         }
     }
@@ -308,4 +338,55 @@ fn report(panic: &(dyn Any + Send)) {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("of unknown kind");
     tracing::error!(message, "checker panicked");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says that it is sent in its poll number `sends_at`, and never ends.
+    struct Sends {
+        sends_at: usize,
+    }
+
+    impl HostChecker for Sends {
+        fn attempt<'a>(&'a mut self, io: &'a AttemptIo) -> Attempt<'a> {
+            let mut polls = 0;
+            Box::pin(std::future::poll_fn(move |_| {
+                polls += 1;
+                if polls == self.sends_at {
+                    io.sent();
+                }
+                Poll::Pending
+            }))
+        }
+    }
+
+    fn begun(sends_at: usize, keeps: bool) -> (Attempts, usize) {
+        let poll = mio::Poll::new().unwrap();
+        let registry = poll.registry().try_clone().unwrap();
+        let mut attempts = Attempts::new(Arc::new(registry));
+        let id = attempts.next_id().unwrap();
+        let session = SessionId::FIRST;
+        let slot = attempts.begin(id, session, Box::new(Sends { sends_at }), keeps);
+        (attempts, slot)
+    }
+
+    #[test]
+    fn an_attempt_that_is_sent_at_once_is_not_late() {
+        let (mut attempts, slot) = begun(1, false);
+        assert!(matches!(attempts.poll(slot, Instant::now), Polled::Pending));
+        assert!(matches!(attempts.poll(slot, Instant::now), Polled::Pending));
+    }
+
+    #[test]
+    fn an_attempt_that_had_to_wait_is_told_when_it_is_sent_once() {
+        let (mut attempts, slot) = begun(2, true);
+        assert!(matches!(attempts.poll(slot, Instant::now), Polled::Pending));
+        assert!(matches!(
+            attempts.poll(slot, Instant::now),
+            Polled::SentLate(..)
+        ));
+        assert!(matches!(attempts.poll(slot, Instant::now), Polled::Pending));
+    }
 }

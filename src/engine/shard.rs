@@ -1,14 +1,16 @@
-//! A driver: one task that owns the sessions of its share of all hosts.
+//! A driver: one task or thread that owns the sessions of its share of all hosts.
 //!
 //! It waits for the first of a change, an answer, a woken attempt or a deadline, feeds it in and does what
 //! comes out. Each turn is bounded, so that no input starves another.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock;
 use super::entry::Entry;
@@ -54,6 +56,8 @@ pub(super) enum Input {
     SetUnhealthy(Arc<str>, Address),
     /// What sessions are up to.
     Explain(Arc<str>, Address, oneshot::Sender<Vec<SessionView>>),
+    /// There is nothing more to do.
+    Stop,
 }
 
 /// A change that several shards are told counts once in `membership_change`, if it changed hosts at all.
@@ -84,6 +88,22 @@ pub(super) struct Runtime {
     pub(super) sinks: Vec<Vec<Arc<dyn EventSink>>>,
 }
 
+/// What follows a turn.
+enum Next {
+    /// Another one at once.
+    Turn,
+    /// One when something has happened, or then.
+    Wait(Option<Instant>),
+    /// None.
+    End,
+}
+
+/// What ends a wait, beside the reactor and time.
+enum Told {
+    Input(Option<Input>),
+    Woken,
+}
+
 pub(super) struct Shard {
     index: usize,
     clusters: Clusters,
@@ -107,21 +127,26 @@ pub(super) struct Shard {
     dirty: bool,
     /// When an overload was last told of.
     told: Option<Instant>,
+    /// When this turn began, by the real clock, and how long it was to wait at its end.
+    turn: Option<Instant>,
+    to_wait: Duration,
     stats: Arc<Stats>,
+    /// Goes when all else has gone: fields are dropped in their order.
+    _alive: watch::Sender<()>,
 }
 
 impl Shard {
     pub(super) fn new(
         share: Share,
-        index: usize,
         seed: u64,
         in_flight: usize,
         inputs: mpsc::Receiver<Input>,
         stats: Arc<Stats>,
-    ) -> std::io::Result<Self> {
-        let reactor = Reactor::new()?;
-        Ok(Self {
-            index,
+        alive: watch::Sender<()>,
+        reactor: Reactor,
+    ) -> Self {
+        Self {
+            index: share.index(),
             clusters: Clusters::new(clock::now(), share, seed),
             runtimes: Vec::new(),
             attempts: Attempts::new(Arc::clone(reactor.registry())),
@@ -136,54 +161,82 @@ impl Shard {
             published: None,
             dirty: false,
             told: None,
+            turn: None,
+            to_wait: Duration::ZERO,
             stats,
-        })
+            _alive: alive,
+        }
     }
 
-    /// Runs until nobody can tell it anything any more.
+    /// Runs as a task until nobody can tell it anything any more.
     pub(super) async fn run(mut self) {
-        let mut turn = clock::real();
-        let mut waited = Duration::ZERO;
         loop {
-            turn = self.notice_stall(turn, waited);
-            waited = Duration::ZERO;
-            let open = self.take_inputs();
-            if !open {
-                return;
-            }
-            let now = clock::now();
-            self.clusters.handle_timeout(now);
-            self.act(now);
-            self.poll_ready();
-            self.look_for_room();
-            self.start_attempts();
-            self.publish();
-            if self.busy() {
-                if self.attempts.len() > 0
-                    && let Err(error) = self.reactor.look()
-                {
-                    tracing::error!(%error, "poller failed");
+            match self.turn() {
+                Next::End => return,
+                Next::Turn => tokio::task::consume_budget().await,
+                Next::Wait(deadline) => {
+                    if !self.wait(deadline).await {
+                        return;
+                    }
                 }
-                tokio::task::consume_budget().await;
-                continue;
-            }
-            let deadline = self.next_deadline();
-            waited = deadline.map_or(Duration::MAX, |at| {
-                at.saturating_duration_since(clock::now())
-            });
-            if !self.wait(deadline).await {
-                return;
             }
         }
     }
 
-    /// When the last turn, begun at `turn`, took much longer than it was to wait, the process was stopped or
-    /// had no processor: what was due meanwhile is put off by as much. Gives when this turn begins.
-    fn notice_stall(&mut self, turn: Instant, waited: Duration) -> Instant {
+    /// Runs on this thread until nobody can tell it anything any more. `unpark` ends the reactor's waits.
+    pub(super) fn run_here(mut self, unpark: &Waker) {
+        let mut cx = task::Context::from_waker(unpark);
+        loop {
+            match self.turn() {
+                Next::End => return,
+                Next::Turn => (),
+                Next::Wait(deadline) => {
+                    if !self.park(deadline, &mut cx) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what is to be done now, up to a bound.
+    fn turn(&mut self) -> Next {
+        self.notice_stall();
+        let open = self.take_inputs();
+        if !open {
+            return Next::End;
+        }
+        let now = clock::now();
+        self.clusters.handle_timeout(now);
+        self.act(now);
+        self.poll_ready();
+        self.look_for_room();
+        self.start_attempts();
+        self.publish();
+        if !self.busy() {
+            let deadline = self.next_deadline();
+            self.to_wait = deadline.map_or(Duration::MAX, |at| {
+                at.saturating_duration_since(clock::now())
+            });
+            return Next::Wait(deadline);
+        }
+        if self.attempts.len() > 0
+            && let Err(error) = self.reactor.look()
+        {
+            tracing::error!(%error, "poller failed");
+        }
+        Next::Turn
+    }
+
+    /// When the last turn took much longer than it was to wait, the process was stopped or had no processor:
+    /// what was due meanwhile is put off by as much.
+    fn notice_stall(&mut self) {
+        let to_wait = std::mem::take(&mut self.to_wait);
         let now = clock::real();
-        let stalled = now.saturating_duration_since(turn).saturating_sub(waited);
+        let turn = self.turn.replace(now).unwrap_or(now);
+        let stalled = now.saturating_duration_since(turn).saturating_sub(to_wait);
         if stalled < STALL {
-            return now;
+            return;
         }
         self.stats.engine.stalls.inc();
         tracing::warn!(
@@ -191,7 +244,7 @@ impl Shard {
             "did not run for a while: checks are put off by as much"
         );
         self.clusters.postpone(stalled);
-        clock::real()
+        self.turn = Some(clock::real());
     }
 
     /// Whether there is something to do without waiting for it.
@@ -225,6 +278,39 @@ impl Shard {
             () = sleep => (),
         }
         true
+    }
+
+    /// The same on a thread of its own, which it blocks.
+    fn park(&mut self, deadline: Option<Instant>, cx: &mut task::Context<'_>) -> bool {
+        match self.told(deadline, cx) {
+            Poll::Ready(Told::Input(Some(input))) => self.take(input),
+            Poll::Ready(Told::Input(None)) => return false,
+            Poll::Ready(Told::Woken) | Poll::Pending => (),
+        }
+        true
+    }
+
+    /// What ends the wait at once; pending after the reactor's.
+    fn told(&mut self, deadline: Option<Instant>, cx: &mut task::Context<'_>) -> Poll<Told> {
+        let woken = Arc::clone(self.attempts.woken());
+        let inputs = &mut self.inputs;
+        let mut told = pin!(async {
+            tokio::select! {
+                biased;
+                input = inputs.recv() => Told::Input(input),
+                () = woken.wait() => Told::Woken,
+            }
+        });
+        // It is kept while the reactor waits: what comes meanwhile ends the wait through `cx`, and is found in
+        // the next turn.
+        let polled = told.as_mut().poll(cx);
+        if polled.is_pending() {
+            let timeout = deadline.map(|at| at.saturating_duration_since(clock::now()));
+            if let Err(error) = self.reactor.wait(timeout) {
+                tracing::error!(%error, "poller failed");
+            }
+        }
+        polled
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -296,6 +382,8 @@ impl Shard {
                 }
             }
             Input::Limits(limits) => self.clusters.set_limits(limits),
+            // What was told before is still taken, then there will be no more.
+            Input::Stop => self.inputs.close(),
             Input::Traffic(name) => {
                 if let Some(id) = self.clusters.id(&name) {
                     self.clusters.note_traffic(id);
@@ -420,20 +508,20 @@ impl Shard {
         } else {
             self.kept.remove(&session)
         };
-        let checker = kept.or_else(|| {
+        let checker = kept.map(|checker| (checker, true)).or_else(|| {
             let runtime = runtime_of(&self.runtimes, started.cluster)?;
             let checker = runtime.checkers.get(started.check)?;
             let host: &Host = started.host;
             let target = Target::new(host).with_bind(runtime.config.bind.as_ref());
-            running::guard(|| checker.for_host(target))
+            running::guard(|| (checker.for_host(target), checker.keeps_connections()))
         });
         if late {
             self.tell_overload(now);
         }
         self.stats.engine.attempts_in_flight.inc();
         match checker {
-            Some(checker) => {
-                let slot = self.attempts.begin(id, session, checker);
+            Some((checker, keeps)) => {
+                let slot = self.attempts.begin(id, session, checker, keeps);
                 self.poll(slot);
             }
             None => {

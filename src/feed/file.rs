@@ -113,6 +113,9 @@ impl EventFile {
         let writer = Writer {
             path: path.to_owned(),
             file,
+            torn: false,
+            lost: 0,
+            tell_at: 1,
             stats: Arc::clone(&stats),
         };
         std::thread::Builder::new()
@@ -172,22 +175,24 @@ fn append(path: &Path) -> io::Result<File> {
 struct Writer {
     path: PathBuf,
     file: File,
+    /// The file ends within a line.
+    torn: bool,
+    /// Lines lost so far, and how many are to be lost until it is told again.
+    lost: u64,
+    tell_at: u64,
     stats: Arc<Stats>,
 }
 
 impl Writer {
     fn run(mut self, orders: &Receiver<Order>) {
-        let (mut batch, mut lines) = (String::new(), 0);
+        let mut batch = String::new();
         while let Ok(order) = orders.recv() {
             let mut next = Some(order);
             while let Some(order) = next {
                 match order {
-                    Order::Write(line) => {
-                        batch.push_str(&line);
-                        lines += 1;
-                    }
+                    Order::Write(line) => batch.push_str(&line),
                     Order::Reopen => {
-                        self.write(&mut batch, &mut lines);
+                        self.write(&mut batch);
                         self.reopen();
                     }
                 }
@@ -197,20 +202,48 @@ impl Writer {
                     None
                 };
             }
-            self.write(&mut batch, &mut lines);
+            self.write(&mut batch);
         }
     }
 
-    fn write(&mut self, batch: &mut String, lines: &mut u64) {
-        if batch.is_empty() {
-            return;
+    /// Writes as much of `batch` as can be written; the rest is lost, and counted.
+    fn write(&mut self, batch: &mut String) {
+        let mut rest = batch.as_bytes();
+        let torn = std::mem::take(&mut self.torn);
+        let mut result = Ok(());
+        if torn && !rest.is_empty() {
+            result = self.file.write_all(b"\n");
+            self.torn = result.is_err();
         }
-        if let Err(error) = self.file.write_all(batch.as_bytes()) {
-            self.stats.engine.event_write_errors.add(*lines);
-            tracing::warn!(path = %self.path.display(), %error, lines, "event log not written");
+        while result.is_ok() && !rest.is_empty() {
+            match self.file.write(rest) {
+                Ok(0) => result = Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.torn = rest[written - 1] != b'\n';
+                    rest = &rest[written..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) => result = Err(error),
+            }
+        }
+        if let Err(error) = result {
+            let lost = rest.iter().filter(|byte| **byte == b'\n').count();
+            let lost = u64::try_from(lost).unwrap_or(u64::MAX);
+            self.stats.engine.event_write_errors.add(lost);
+            self.tell(&error, lost);
         }
         batch.clear();
-        *lines = 0;
+    }
+
+    /// Tells of lost lines, now and then.
+    fn tell(&mut self, error: &io::Error, lost: u64) {
+        self.lost += lost;
+        // At the first, the tenth, the hundredth line lost and so on: a full disk must not fill the log too.
+        if self.lost >= self.tell_at {
+            let (path, lines) = (self.path.display(), self.lost);
+            tracing::warn!(%path, %error, lines, "event log not written");
+            self.tell_at = self.tell_at.saturating_mul(10);
+        }
     }
 
     fn reopen(&mut self) {
@@ -297,6 +330,34 @@ mod tests {
             assert!(faults.to_string().starts_with("event_log_path: "));
             assert!(faults.to_string().contains(reason), "{faults}");
         }
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_ended_before_the_next() {
+        // A pipe takes what fits, and cuts a line there.
+        let (reader, writer) = io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        let stats = Arc::new(Stats::default());
+        let mut writer = Writer {
+            path: PathBuf::from("pipe"),
+            file: File::from(std::os::fd::OwnedFd::from(writer)),
+            torn: false,
+            lost: 0,
+            tell_at: 1,
+            stats: Arc::clone(&stats),
+        };
+        let line = format!("{}\n", "x".repeat(999));
+        writer.write(&mut line.repeat(1000));
+        let lost = stats.engine.event_write_errors.value();
+        assert!(writer.torn && lost > 0 && lost < 1000);
+        let mut reader = File::from(std::os::fd::OwnedFd::from(reader));
+        let mut taken = vec![0; 1 << 20];
+        let len = io::Read::read(&mut reader, &mut taken).unwrap();
+        writer.write(&mut "next\n".to_owned());
+        let more = io::Read::read(&mut reader, &mut taken[len..]).unwrap();
+        let text = String::from_utf8(taken[..len + more].to_vec()).unwrap();
+        assert!(text.ends_with("x\nnext\n"));
+        assert_eq!(text.matches('\n').count() as u64, 1000 - lost + 2);
     }
 
     #[test]

@@ -153,7 +153,7 @@ pub struct ClusterStats {
     pub healthy: Gauge,
     /// `health_check.degraded` of a cluster with named checks.
     pub degraded: Gauge,
-    /// `update_*`: how the subscription to its endpoints fares.
+    /// `update_*`: how the subscription to its endpoints, or the lookups of its names, fare.
     pub updates: Arc<UpdateStats>,
     checks: RwLock<BTreeMap<Arc<str>, Arc<CheckStats>>>,
 }

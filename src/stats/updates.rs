@@ -34,9 +34,14 @@ pub struct UpdateStats {
 }
 
 impl UpdateStats {
+    /// There is a subscription, so all of its stats are to be listed.
+    pub fn use_them(&self) {
+        self.subscribed.store(true, Relaxed);
+    }
+
     /// Something was asked for.
     pub fn attempt(&self) {
-        self.subscribed.store(true, Relaxed);
+        self.use_them();
         self.attempt.inc();
     }
 
@@ -65,12 +70,17 @@ impl UpdateStats {
 
     /// Nothing came in time at first.
     pub fn timed_out(&self) {
-        self.subscribed.store(true, Relaxed);
+        self.use_them();
         self.init_fetch_timeout.inc();
     }
 
-    /// As Envoy lists them: of clusters whose endpoints are not asked for, only the first few.
+    /// As Envoy lists them: of clusters whose endpoints are not asked for, only the first few; without a
+    /// subscription to clusters, none of it.
     pub(super) fn samples(&self, push: &mut dyn FnMut(&str, Sample), of_cluster: bool) {
+        let subscribed = self.subscribed.load(Relaxed);
+        if !of_cluster && !subscribed {
+            return;
+        }
         let counter = |counter| Sample::counter(String::new(), counter);
         push("update_attempt", counter(&self.attempt));
         push("update_success", counter(&self.success));
@@ -80,7 +90,7 @@ impl UpdateStats {
             push("update_no_rebuild", counter(&self.no_rebuild));
         }
         push("version", Sample::gauge(String::new(), &self.version));
-        if self.subscribed.load(Relaxed) || !of_cluster {
+        if subscribed {
             push("update_rejected", counter(&self.rejected));
             push("init_fetch_timeout", counter(&self.init_fetch_timeout));
             push("update_time", Sample::gauge(String::new(), &self.time));

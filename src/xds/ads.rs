@@ -40,6 +40,8 @@ pub(super) enum Event {
     Opened(mpsc::Sender<Request>),
     /// The server has said something.
     Response(Response),
+    /// The server has said something that is longer than is taken: this many bytes. What it gave is left out.
+    TooLong(Response, usize),
     /// It has ended, or could not be opened.
     Closed,
     /// A file was read.
@@ -71,15 +73,15 @@ pub(super) async fn run(
                     return;
                 }
                 tracing::info!(control_plane = %service.name, "stream opened");
-                let mut wire = Wire {
+                let wire = Wire {
                     channel,
                     stream: &stream,
                     kind,
-                    message_bytes,
+                    message_bytes: message_bytes.saturating_mul(2),
                 };
                 let ended = wire.exchange(queue, |response| {
                     backoff.reset();
-                    events.send((id, Event::Response(response)))
+                    events.send((id, measured(response, message_bytes)))
                 });
                 match ended.await {
                     Err(Gone) => return,
@@ -99,6 +101,16 @@ pub(super) async fn run(
     }
 }
 
+/// A message of up to twice the length that is taken can still be answered.
+fn measured(mut response: Response, most: usize) -> Event {
+    let length = response.length();
+    if length <= most {
+        return Event::Response(response);
+    }
+    response.clear();
+    Event::TooLong(response, length)
+}
+
 /// Nobody listens to events any more.
 struct Gone;
 
@@ -107,6 +119,7 @@ struct Wire<'a> {
     channel: Channel,
     stream: &'a Stream,
     kind: Kind,
+    /// Beyond this the stream is ended before all of a message has come.
     message_bytes: usize,
 }
 
@@ -114,7 +127,7 @@ impl Wire<'_> {
     /// Opens the stream, sends what `queue` gives, and hands each response to `tell`. The end of the stream is
     /// the result; the status is OK if the server ended it.
     async fn exchange<F, Fut, E>(
-        &mut self,
+        &self,
         queue: mpsc::Receiver<Request>,
         tell: F,
     ) -> Result<Status, Gone>

@@ -14,7 +14,7 @@ use super::ads::{self, Event, Kind};
 use super::rate::Bucket;
 use super::sources::{Source, SourceId, Stream};
 use super::state::Want;
-use super::subscription::{Answer, Request, Subscriptions, Verdict};
+use super::subscription::{Answer, Request, Response, Subscriptions, Verdict};
 use super::{CLUSTER, Client, ENDPOINTS, clock, files, lock};
 use crate::registry::Change;
 
@@ -79,7 +79,6 @@ impl Driver {
             self.stream(ads);
         }
         if let Some(cds) = self.client.cds {
-            self.client.stats.cds.attempt();
             self.ask_for_clusters(cds);
         }
         let mut tick = tokio::time::interval(TICK);
@@ -161,25 +160,47 @@ impl Driver {
                 }
             }
             Event::Closed => self.handle_closed(id),
-            Event::Response(response) => {
-                let Some(open) = self.streams.get_mut(&id) else {
-                    return;
-                };
-                if let Some(identifier) = response.control_plane() {
-                    self.client.stats.control_plane.identifier.set(identifier);
-                }
-                let type_url = response.type_url().to_owned();
-                let Some((type_url, answer)) = open.subscriptions.handle_response(response) else {
-                    tracing::debug!(type_url, "an answer that nobody asked for");
-                    return;
-                };
-                let verdict = self.judge(id, type_url, &answer);
-                if let Some(open) = self.streams.get_mut(&id) {
-                    open.subscriptions
-                        .handle_verdict(type_url, &answer, verdict);
-                }
-            }
+            Event::Response(response) => self.handle_response(id, response, None),
+            Event::TooLong(response, length) => self.handle_response(id, response, Some(length)),
             Event::File(result) => self.handle_file(id, result),
+        }
+    }
+
+    /// Takes a response, or refuses one of which the `length` is all that is left.
+    fn handle_response(&mut self, id: SourceId, response: Response, length: Option<usize>) {
+        let Some(open) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if let Some(identifier) = response.control_plane() {
+            self.client.stats.control_plane.identifier.set(identifier);
+        }
+        let type_url = response.type_url().to_owned();
+        let Some((type_url, answer)) = open.subscriptions.handle_response(response) else {
+            tracing::debug!(type_url, "an answer that nobody asked for");
+            return;
+        };
+        let verdict = match length {
+            None => self.judge(id, type_url, &answer),
+            Some(length) => self.too_long(id, type_url, length),
+        };
+        if let Some(open) = self.streams.get_mut(&id) {
+            open.subscriptions
+                .handle_verdict(type_url, &answer, verdict);
+        }
+    }
+
+    fn too_long(&self, id: SourceId, type_url: &str, length: usize) -> Verdict {
+        if type_url == CLUSTER {
+            self.client.stats.cds.rejected();
+        }
+        let own = self.streams.get(&id);
+        let own = own.and_then(|open| open.stream.service.message_bytes);
+        let most = own.unwrap_or(self.client.options.limits.message_bytes);
+        let reason = format!("the message has {length} bytes, but at most {most} are taken");
+        tracing::warn!(type_url, reason, "refused");
+        Verdict {
+            error: Some(reason),
+            ..Verdict::default()
         }
     }
 
@@ -189,7 +210,7 @@ impl Driver {
             Err(error) => {
                 tracing::warn!(%error, "a file cannot be taken");
                 if self.client.cds == Some(id) {
-                    self.client.stats.cds.rejected();
+                    self.client.stats.cds.failure();
                 }
                 lock(&self.client.state).handle_failure(id);
                 return;
@@ -248,6 +269,7 @@ impl Driver {
     fn ask_for_clusters(&mut self, cds: SourceId) {
         match self.source(cds).as_deref() {
             Some(Source::Stream(_)) => {
+                self.client.stats.cds.attempt();
                 if let Some(open) = self.stream(cds) {
                     open.subscriptions.subscribe_all(CLUSTER);
                 }
@@ -369,7 +391,7 @@ impl Driver {
         }
     }
 
-    fn tell_age(&mut self) {
+    fn tell_age(&self) {
         let now = clock::now();
         let since = |at: Instant| now.saturating_duration_since(at).as_secs();
         let stats = &self.client.stats.control_plane;

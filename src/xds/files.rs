@@ -57,7 +57,7 @@ async fn run(
     again: Arc<Notify>,
     events: mpsc::Sender<(SourceId, Event)>,
 ) {
-    let mut watch = match Watch::new(&file) {
+    let watch = match Watch::new(&file) {
         Ok(watch) => Some(watch),
         Err(error) => {
             let path = file.path.display();
@@ -86,7 +86,7 @@ async fn run(
             last = bytes.ok();
         }
         let moved = async {
-            match &mut watch {
+            match &watch {
                 Some(watch) => watch.changed().await,
                 None => std::future::pending().await,
             }

@@ -2,8 +2,8 @@
 
 use crate::config::ConfigError;
 
-/// What a control plane may send at most. An answer that goes beyond is refused, and told so; a message that is
-/// too long ends its stream.
+/// What a control plane may send at most. An answer that goes beyond is refused, and told so; a message of more
+/// than twice the length that is taken ends its stream before it has all come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

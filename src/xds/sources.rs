@@ -12,7 +12,9 @@ use super::subscription::Variant;
 use crate::config::{At, ConfigError};
 use crate::proto::envoy::config::core::v3::api_config_source::ApiType;
 use crate::proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
-use crate::proto::envoy::config::core::v3::{ApiConfigSource, ConfigSource, PathConfigSource};
+use crate::proto::envoy::config::core::v3::{
+    ApiConfigSource, ApiVersion, ConfigSource, PathConfigSource,
+};
 
 /// Names a source. Sources are never forgotten: there are as many as the configuration ever named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -140,6 +142,11 @@ impl Sources {
         Ok(id)
     }
 
+    /// Whether nobody is asked, but a file read.
+    pub(super) fn is_file(&self, id: SourceId) -> bool {
+        matches!(self.get(id).map(Arc::as_ref), Some(Source::File(_)))
+    }
+
     /// Whether the files that a source needs can be read now.
     pub(super) fn check_files(&self, id: SourceId) -> Result<(), ConfigError> {
         match self.get(id).map(Arc::as_ref) {
@@ -198,6 +205,12 @@ impl Sources {
                 return Err(ConfigError::new("api_type", reason));
             }
         };
+        if message.transport_api_version() == ApiVersion::V2 {
+            return Err(ConfigError::new(
+                "transport_api_version",
+                "V2 is not supported: give V3",
+            ));
+        }
         if !message.config_validators.is_empty() {
             return Err(ConfigError::new("config_validators", "are not supported"));
         }

@@ -18,7 +18,9 @@ use super::dump::{ErrorState, Record};
 use super::limits::Limits;
 use super::sources::{SourceId, Sources};
 use super::subscription::{Answer, Item, Verdict};
-use crate::config::{BindConfig, ClusterConfig, ConfigError, Discovery, Warnings};
+use crate::config::{
+    BindConfig, ClusterConfig, ConfigError, Discovery, DnsResolverConfig, Warnings,
+};
 use crate::host::Host;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
@@ -104,6 +106,7 @@ struct Watched {
 pub(crate) struct State {
     registry: Registry,
     bind: Option<Arc<BindConfig>>,
+    dns_resolver: Option<Arc<DnsResolverConfig>>,
     limits: Limits,
     stats: Arc<Stats>,
     pub(super) sources: Sources,
@@ -120,6 +123,12 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The same, with the resolver of clusters that do not say whom to ask.
+    pub(crate) fn with_dns_resolver(mut self, resolver: Option<Arc<DnsResolverConfig>>) -> Self {
+        self.dns_resolver = resolver;
+        self
+    }
+
     pub(crate) fn new(
         registry: Registry,
         bind: Option<Arc<BindConfig>>,
@@ -130,6 +139,7 @@ impl State {
         Self {
             registry,
             bind,
+            dns_resolver: None,
             limits,
             stats,
             sources,

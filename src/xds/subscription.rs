@@ -76,6 +76,26 @@ impl Response {
         }
     }
 
+    /// Its length in bytes.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Self::Sotw(response) => response.encoded_len(),
+            Self::Delta(response) => response.encoded_len(),
+        }
+    }
+
+    /// Leaves out all that it gives.
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::Sotw(response) => response.resources = Vec::new(),
+            Self::Delta(response) => {
+                response.resources = Vec::new();
+                response.removed_resources = Vec::new();
+                response.removed_resource_names = Vec::new();
+            }
+        }
+    }
+
     /// What the server calls itself, which may be empty.
     pub fn control_plane(&self) -> Option<&str> {
         let control_plane = match self {

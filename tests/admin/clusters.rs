@@ -10,9 +10,11 @@ use xds_health::proto::descriptor_pool;
 use xds_health::proto::envoy::admin::v3::Clusters;
 use xds_health::proto::envoy::config::core::v3::HealthStatus;
 
+use crate::common::until_initialized;
 use crate::http::get;
-use crate::scripted::{FAILING, PASSING, SILENT, Scripted, cluster, host, set, until};
-use crate::{engine, engine_of, serve_engine};
+use crate::{
+    FAILING, PASSING, SILENT, cluster, engine, engine_of, host, script, serve_engine, set,
+};
 
 /// Reads JSON as `envoy.admin.v3.Clusters`; unknown fields are errors.
 fn decode(json: &str) -> Clusters {
@@ -28,7 +30,7 @@ fn decode(json: &str) -> Clusters {
 /// Two clusters: one with a host of each kind, one that came later and has no host.
 async fn scene() -> Engine {
     let engine = engine();
-    let script = Scripted::released();
+    let script = script();
     let locality = Arc::new(Locality {
         region: "r".into(),
         zone: "z".into(),
@@ -53,18 +55,18 @@ async fn scene() -> Engine {
     let checked = set(&engine, config, &script, Origin::Static).await;
     let config = cluster("later", Vec::new(), &[""]);
     let later = set(&engine, config, &script, Origin::Dynamic).await;
-    until(&checked, |s| s.initialized()).await;
-    until(&later, |s| s.initialized()).await;
+    until_initialized(&checked).await;
+    until_initialized(&later).await;
     engine
 }
 
 #[tokio::test]
 async fn text_has_envoys_lines() {
     let engine = engine();
-    let script = Scripted::released();
+    let script = script();
     let config = cluster("c1", vec![host(FAILING).with_hostname("h")], &[""]);
     let checked = set(&engine, config, &script, Origin::Static).await;
-    until(&checked, |s| s.initialized()).await;
+    until_initialized(&checked).await;
     let served = serve_engine(&engine).await;
     let answer = get(served.address, "/clusters").await;
     assert_eq!(answer.header("content-type"), "text/plain; charset=UTF-8");
@@ -129,10 +131,10 @@ async fn text_tells_every_kind_of_host() {
 #[tokio::test]
 async fn json_has_envoys_layout() {
     let engine = engine();
-    let script = Scripted::released();
+    let script = script();
     let config = cluster("c1", vec![host(SILENT).with_hostname("f<")], &[""]);
     let checked = set(&engine, config, &script, Origin::Static).await;
-    until(&checked, |s| s.initialized()).await;
+    until_initialized(&checked).await;
     let served = serve_engine(&engine).await;
     let answer = get(served.address, "/clusters?format=json").await;
     assert_eq!(answer.header("content-type"), "application/json");
@@ -211,11 +213,11 @@ async fn a_filter_chooses_clusters_by_name() {
 #[tokio::test]
 async fn many_hosts_come_in_pieces_and_whole() {
     let engine = engine_of(3);
-    let script = Scripted::released();
+    let script = script();
     let hosts = (0..2000).map(|i| host(10_000 + i)).collect();
     let config = cluster("c1", hosts, &[""]);
     let checked = set(&engine, config, &script, Origin::Static).await;
-    until(&checked, |s| s.initialized()).await;
+    until_initialized(&checked).await;
     let served = serve_engine(&engine).await;
     let text = get(served.address, "/clusters").await;
     assert_eq!(text.header("transfer-encoding"), "chunked");

@@ -10,9 +10,9 @@ use xds_health::config::text::Document;
 use xds_health::engine::Origin;
 use xds_health::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
 
+use crate::common::until_initialized;
 use crate::http::get;
-use crate::scripted::{HELD, PASSING, Scripted, cluster, host, set, until};
-use crate::{Served, engine, serve};
+use crate::{HELD, PASSING, Served, cluster, engine, held, host, serve, set};
 
 const BOOTSTRAP: &str = "
 node: {id: n1}
@@ -112,20 +112,20 @@ async fn what_cannot_be_asked_for_is_told() {
 #[tokio::test]
 async fn clusters_that_are_waited_for_are_named() {
     let engine = engine();
-    let (release, held) = watch::channel(false);
-    let script = Scripted(held);
+    let (release, released) = watch::channel(false);
+    let script = held(released);
     let waiting = cluster("c1", vec![host(HELD)], &[""]);
     let waiting = set(&engine, waiting, &script, Origin::Static).await;
     let passing = cluster("c2", vec![host(PASSING)], &[""]);
     let passing = set(&engine, passing, &script, Origin::Static).await;
-    until(&passing, |s| s.initialized()).await;
+    until_initialized(&passing).await;
     let served = serve(admin::router(Admin::new(engine)), Limits::default()).await;
     let answer = get(served.address, "/init_dump").await;
     let told: Value = serde_json::from_str(&answer.body).unwrap();
     let unready = json!([{"name": "clusters", "target_names": ["c1"]}]);
     assert_eq!(told, json!({ "unready_targets_dumps": unready }));
     release.send(true).unwrap();
-    until(&waiting, |s| s.initialized()).await;
+    until_initialized(&waiting).await;
     assert_eq!(get(served.address, "/init_dump").await.body, "{}\n");
 }
 

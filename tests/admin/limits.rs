@@ -7,9 +7,9 @@ use tokio::net::TcpStream;
 use xds_health::admin::{self, Admin, Limits};
 use xds_health::engine::Origin;
 
+use crate::common::until_initialized;
 use crate::http::{exchange, get};
-use crate::scripted::{Scripted, cluster, host, set, until};
-use crate::{Served, engine, serve};
+use crate::{Served, cluster, engine, host, script, serve, set};
 
 const SOON: Duration = Duration::from_millis(50);
 
@@ -70,8 +70,8 @@ async fn a_client_that_takes_nothing_is_given_up() {
     // Some megabytes: more than sockets hold.
     let hosts = (0..10_000).map(|i| host(10_000 + i)).collect();
     let config = cluster("c1", hosts, &[""]);
-    let checked = set(&engine, config, &Scripted::released(), Origin::Static).await;
-    until(&checked, |s| s.initialized()).await;
+    let checked = set(&engine, config, &script(), Origin::Static).await;
+    until_initialized(&checked).await;
     let limits = Limits::default()
         .with_connections(1)
         .with_stall_timeout(SOON);

@@ -5,15 +5,15 @@ use xds_health::admin::{self, Admin, Limits};
 use xds_health::engine::Origin;
 use xds_health::proto::envoy::config::core::v3::{Locality, Node};
 
+use crate::common::until_initialized;
 use crate::http::{ask, get};
-use crate::scripted::{HELD, PASSING, Scripted, cluster, host, set, until};
-use crate::{engine, serve, serve_engine};
+use crate::{HELD, PASSING, cluster, engine, held, host, script, serve, serve_engine, set};
 
 #[tokio::test]
 async fn ready_tells_when_static_clusters_are_initialized() {
     let engine = engine();
-    let (release, held) = watch::channel(false);
-    let script = Scripted(held);
+    let (release, released) = watch::channel(false);
+    let script = held(released);
     let config = cluster("c1", vec![host(HELD)], &[""]);
     let waited = set(&engine, config, &script, Origin::Static).await;
     let served = serve_engine(&engine).await;
@@ -24,7 +24,7 @@ async fn ready_tells_when_static_clusters_are_initialized() {
     assert_eq!(answer.body, "server.live: 1\nserver.state: 2\n");
 
     release.send(true).unwrap();
-    until(&waited, |s| s.initialized()).await;
+    until_initialized(&waited).await;
     let answer = get(served.address, "/ready").await;
     assert_eq!((answer.status, &*answer.body), (200, "LIVE\n"));
     for (name, value) in [
@@ -37,18 +37,18 @@ async fn ready_tells_when_static_clusters_are_initialized() {
     }
 
     // Once live, it stays so.
-    let (_never, held) = watch::channel(false);
+    let (_never, released) = watch::channel(false);
     let config = cluster("c2", vec![host(HELD)], &[""]);
-    set(&engine, config, &Scripted(held), Origin::Static).await;
+    set(&engine, config, &held(released), Origin::Static).await;
     assert_eq!(get(served.address, "/ready").await.status, 200);
 }
 
 #[tokio::test]
 async fn a_dynamic_cluster_is_not_waited_for_but_a_gate_is() {
     let engine = engine();
-    let (_never, held) = watch::channel(false);
+    let (_never, released) = watch::channel(false);
     let config = cluster("c1", vec![host(HELD)], &[""]);
-    set(&engine, config, &Scripted(held), Origin::Dynamic).await;
+    set(&engine, config, &held(released), Origin::Dynamic).await;
     let (gate, closed) = watch::channel(false);
     let admin = Admin::new(engine).with_gate(closed);
     let served = serve(admin::router(admin), Limits::default()).await;
@@ -116,10 +116,10 @@ async fn wrong_paths_and_methods_are_told_what_would_be_right() {
 #[tokio::test]
 async fn each_path_in_the_index_is_there_and_takes_head() {
     let engine = engine();
-    let script = Scripted::released();
+    let script = script();
     let config = cluster("c1", vec![host(PASSING)], &[""]);
     let checked = set(&engine, config, &script, Origin::Static).await;
-    until(&checked, |s| s.initialized()).await;
+    until_initialized(&checked).await;
     let served = serve_engine(&engine).await;
     let index = get(served.address, "/").await;
     assert_eq!(index.header("content-type"), "text/html; charset=UTF-8");

@@ -1,9 +1,10 @@
 //! A small HTTP/1.1 client: one request a connection, over loopback.
+#![allow(dead_code, reason = "each test file uses its part of this")]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// An answer, read to its end.
@@ -55,7 +56,14 @@ pub async fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
 
 /// Sends bytes and reads until the other side closes.
 pub async fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    exchange_over(TcpStream::connect(address).await.unwrap(), request).await
+}
+
+/// The same over a connection of any kind.
+pub async fn exchange_over(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: &[u8],
+) -> Vec<u8> {
     stream.write_all(request).await.unwrap();
     let mut read = Vec::new();
     stream.read_to_end(&mut read).await.unwrap();

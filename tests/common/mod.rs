@@ -9,11 +9,16 @@
     reason = "each test file uses its part of this"
 )]
 
+#[cfg(feature = "dns")]
+pub mod dns_server;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::time::Instant;
 use xds_health::checker::{Attempt, AttemptIo, Checker, HostChecker, Target};
 use xds_health::config::{CheckerConfig, ClusterConfig, Discovery, HealthCheck, TypedConfig};
 use xds_health::engine::{Cluster, Engine, Origin};
@@ -30,6 +35,8 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub enum Step {
     /// Ends after so long with an outcome.
     After(Duration, Outcome),
+    /// Passes once its sender says `true`.
+    Held(watch::Receiver<bool>),
     /// Never ends.
     Silent,
     /// Panics.
@@ -49,7 +56,7 @@ pub struct Scripted(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     scripts: HashMap<u16, VecDeque<Step>>,
-    attempts: HashMap<u16, usize>,
+    attempts: HashMap<u16, Vec<Instant>>,
     running: usize,
     most_running: usize,
 }
@@ -61,8 +68,13 @@ impl Scripted {
     }
 
     pub fn attempts(&self, port: u16) -> usize {
+        self.began(port).len()
+    }
+
+    /// When the attempts at a port began.
+    pub fn began(&self, port: u16) -> Vec<Instant> {
         let state = self.0.lock().unwrap();
-        state.attempts.get(&port).copied().unwrap_or(0)
+        state.attempts.get(&port).cloned().unwrap_or_default()
     }
 
     pub fn running(&self) -> usize {
@@ -90,8 +102,9 @@ impl Checker for Scripted {
     }
 
     fn for_host(&self, target: Target<'_>) -> Box<dyn HostChecker> {
-        let port = target.host.checked_at().socket_addr().unwrap().port();
-        Box::new(ScriptedHost(self.clone(), port))
+        let address = target.host.checked_at().socket_addr();
+        // Hosts without a port share the script of port 0.
+        Box::new(ScriptedHost(self.clone(), address.map_or(0, |a| a.port())))
     }
 }
 
@@ -102,7 +115,8 @@ impl HostChecker for ScriptedHost {
         Box::pin(async move {
             let (step, _guard) = {
                 let mut state = self.0.0.lock().unwrap();
-                *state.attempts.entry(self.1).or_default() += 1;
+                let attempts = state.attempts.entry(self.1).or_default();
+                attempts.push(Instant::now());
                 state.running += 1;
                 state.most_running = state.most_running.max(state.running);
                 let script = state.scripts.entry(self.1).or_default();
@@ -120,6 +134,11 @@ impl HostChecker for ScriptedHost {
                         tokio::time::sleep(wait).await;
                     }
                     outcome
+                }
+                Step::Held(mut released) => {
+                    // Released or not, it ends when its test does.
+                    let _ = released.wait_for(|released| *released).await;
+                    Outcome::SUCCESS
                 }
                 Step::Silent => std::future::pending().await,
                 Step::Panic => panic!("as the script says"),
@@ -153,6 +172,21 @@ pub fn check() -> HealthCheck {
     check
 }
 
+/// A check that is done once: its interval is longer than any test.
+pub fn once(name: &str) -> HealthCheck {
+    let mut check = HealthCheck::new(
+        CheckerConfig::Custom(TypedConfig::default()),
+        SECOND * 300,
+        SECOND * 600,
+        1,
+        1,
+    );
+    check.name = Arc::from(name);
+    check.no_traffic_interval = check.interval;
+    check.no_traffic_healthy_interval = check.interval;
+    check
+}
+
 pub fn host(port: u16) -> Arc<Host> {
     Arc::new(Host::new(SocketAddr::from(([127, 0, 0, 1], port))))
 }
@@ -173,6 +207,17 @@ pub async fn run(
     checker: impl Checker + Clone + 'static,
     events: &Events,
 ) -> Cluster {
+    run_as(engine, config, checker, events, Origin::Static).await
+}
+
+/// The same, of either origin.
+pub async fn run_as(
+    engine: &Engine,
+    config: ClusterConfig,
+    checker: impl Checker + Clone + 'static,
+    events: &Events,
+    origin: Origin,
+) -> Cluster {
     let checks = config.health_checks.len();
     let update = Update::new(
         Arc::new(config),
@@ -183,7 +228,7 @@ pub async fn run(
             .map(|_| vec![Arc::new(events.clone()) as Arc<dyn EventSink>])
             .collect(),
     );
-    engine.set_cluster(update, Origin::Static).await.unwrap()
+    engine.set_cluster(update, origin).await.unwrap()
 }
 
 /// Waits until a cluster's hosts are as wanted.
@@ -195,6 +240,14 @@ pub async fn until(cluster: &Cluster, wanted: impl Fn(&[HostView]) -> bool) -> V
         if wanted(&views) {
             return views;
         }
+        changes.changed().await.unwrap();
+    }
+}
+
+/// Waits until every host of a cluster has had its first check.
+pub async fn until_initialized(cluster: &Cluster) {
+    let mut changes = cluster.changes();
+    while !cluster.snapshot().initialized() {
         changes.changed().await.unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! Hosts that come, change and go.
 
 use super::*;
+use crate::config::{Warnings, text::Document};
 
 #[test]
 fn a_host_that_comes_is_checked_at_once() {
@@ -14,6 +15,24 @@ fn a_host_that_comes_is_checked_at_once() {
     world.upsert([host(2)]);
     assert_eq!(world.checked(), NOWHERE);
     assert_eq!(world.changes(), 2);
+}
+
+#[test]
+fn the_host_of_a_logical_cluster_makes_room_for_the_next() {
+    let text = "{name: c, type: LOGICAL_DNS, load_assignment: {cluster_name: c, endpoints: [{lb_endpoints: [
+        {endpoint: {address: {socket_address: {address: somewhere, port_value: 80}}}}]}]}}";
+    let document = Document::from_yaml(text).unwrap();
+    let logical = ClusterConfig::from_document(&document, &mut Warnings::default()).unwrap();
+    let mut world = World::new();
+    world.set(ClusterConfig {
+        discovery: logical.discovery,
+        ..dynamic(&[""])
+    });
+    world.reset([host(1)]);
+    world.end_all(&Outcome::SUCCESS);
+    world.reset([host(2)]);
+    assert_eq!((world.hosts(), world.clusters.sessions()), (1, 1));
+    assert_eq!(world.flags(2), "/failed_active_hc");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::message::{Reader, RepeatedKeys};
 use super::node::{Entry, Node, Value, quoted};
 use super::{path, scalar};
 use crate::proto::xds::r#type::v3::TypedStruct;
-use crate::proto::{descriptor_pool, type_url};
+use crate::proto::{message_named, type_url};
 
 impl Reader {
     /// Reads a message of the kinds above. `None` if it is none of them; `Some(None)` after a fault.
@@ -106,7 +106,7 @@ impl Reader {
         };
         // What an Any holds is bytes of its own.
         let depth = mem::take(&mut self.depth);
-        let any = match descriptor_pool().get_message_by_name(name) {
+        let any = match message_named(name) {
             Some(inner) => self.known_type(url, node, entries, &inner),
             None => self.unknown_type(url, node, entries),
         };

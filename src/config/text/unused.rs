@@ -114,13 +114,24 @@ const UNUSED: &[(&str, &[&str])] = &[
     (
         "envoy.config.core.v3.GrpcService.GoogleGrpc",
         &[
-            "call_credentials",
             "call_credentials_plugin",
             "channel_args",
             "channel_credentials_plugin",
             "config",
             "credentials_factory_name",
             "per_stream_buffer_limit_bytes",
+        ],
+    ),
+    (
+        "envoy.config.core.v3.GrpcService.GoogleGrpc.CallCredentials",
+        &[
+            "access_token",
+            "from_plugin",
+            "google_compute_engine",
+            "google_iam",
+            "google_refresh_token",
+            "service_account_jwt_access",
+            "sts_service",
         ],
     ),
     (

@@ -11,6 +11,9 @@ use crate::proto::envoy::config::core::v3::grpc_service::google_grpc::channel_cr
 const DEFAULT_PORT: u16 = 443;
 
 pub(super) fn read(message: &GoogleGrpc) -> Result<Service, ConfigError> {
+    if !message.call_credentials.is_empty() {
+        return Err(ConfigError::new("call_credentials", "are not supported"));
+    }
     let uri = message.target_uri.as_str();
     let (targets, authority) =
         targets(uri).map_err(|reason| ConfigError::new("target_uri", reason))?;

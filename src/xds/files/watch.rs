@@ -32,7 +32,7 @@ impl Watch {
             None => {
                 let parent = file.path.parent().filter(|p| !p.as_os_str().is_empty());
                 let name = file.path.file_name().map(OsStr::to_owned);
-                (parent.unwrap_or(Path::new(".")), name)
+                (parent.unwrap_or_else(|| Path::new(".")), name)
             }
         };
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
@@ -46,7 +46,7 @@ impl Watch {
     }
 
     /// Waits for a change that counts. Changes that come together are one.
-    pub(super) async fn changed(&mut self) {
+    pub(super) async fn changed(&self) {
         loop {
             let Ok(mut ready) = self.inotify.readable().await else {
                 // The runtime is shutting down.

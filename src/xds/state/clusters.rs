@@ -168,7 +168,10 @@ impl State {
         for warning in warnings.iter() {
             tracing::warn!(cluster = message.name, path = %warning.path, "{}", warning.reason);
         }
-        let config = Arc::new(config.with_default_bind(self.bind.as_ref()));
+        let config = config
+            .with_default_bind(self.bind.as_ref())
+            .with_default_dns_resolver(self.dns_resolver.as_ref());
+        let config = Arc::new(config);
         let built = self.registry.build(Arc::clone(&config));
         let eds = self.eds_key(&config);
         let hosts = match &config.discovery {

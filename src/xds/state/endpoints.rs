@@ -25,7 +25,9 @@ impl State {
         let Some(key) = wanted else {
             return;
         };
-        if let Some(stats) = self.eds_stats(cluster) {
+        if let Some(stats) = self.eds_stats(cluster)
+            && !self.sources.is_file(key.0)
+        {
             stats.attempt();
         }
         let is_new = !self.watched.contains_key(&key);

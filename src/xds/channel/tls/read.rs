@@ -17,6 +17,8 @@ use crate::proto::envoy::extensions::transport_sockets::tls::v3::{
 };
 use crate::validate::Validate;
 
+const VERIFIED: &str = "value is required: the certificate of a control plane is always verified";
+
 pub(super) fn of_cluster(
     context: &UpstreamTlsContext,
     auto_sni: Option<&str>,
@@ -44,12 +46,10 @@ fn read_common(
     sni: Option<&str>,
     asked: bool,
 ) -> Result<Tls, ConfigError> {
-    let validation = match &common.validation_context_type {
-        Some(ValidationContextType::ValidationContext(validation)) => validation,
-        None => {
-            let reason = "value is required: the certificate of a control plane is always verified";
-            return Err(ConfigError::new("validation_context.trusted_ca", reason));
-        }
+    let Some(ValidationContextType::ValidationContext(validation)) =
+        &common.validation_context_type
+    else {
+        return Err(ConfigError::new("validation_context.trusted_ca", VERIFIED));
     };
     let (roots, matchers) = read_validation(validation).at("validation_context")?;
     let names = if !matchers.is_empty() {
@@ -114,8 +114,7 @@ fn read_validation(
         (Some(source), _) if source.specifier.is_some() => Roots::Pem(source.clone()),
         (_, Some(_)) => Roots::System,
         _ => {
-            let reason = "value is required: the certificate of a control plane is always verified";
-            return Err(ConfigError::new("trusted_ca", reason));
+            return Err(ConfigError::new("trusted_ca", VERIFIED));
         }
     };
     let typed = message.match_typed_subject_alt_names.iter().enumerate();

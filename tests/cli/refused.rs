@@ -1,0 +1,55 @@
+//! What the daemon does not start with.
+
+use std::net::TcpListener;
+
+use crate::command::ran;
+use crate::config::{ADMIN, OFTEN, bootstrap, check, sink};
+
+#[track_caller]
+fn refused(config: &str, code: i32, complaints: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("b.yaml"), config).unwrap();
+    let ran = ran(directory.path(), &["run", "-c", "b.yaml"], "");
+    assert_eq!((ran.code, &*ran.out), (Some(code), ""), "{}", ran.err);
+    assert_eq!(ran.err.lines().collect::<Vec<_>>(), complaints);
+}
+
+#[test]
+fn a_bad_file_with_all_of_its_faults() {
+    refused(
+        "{nod: {}, admn: {}}",
+        1,
+        &[
+            "b.yaml: line 1, column 7: nod: unknown field \"nod\" in envoy.config.bootstrap.v3.Bootstrap, did you mean node?",
+            "b.yaml: line 1, column 17: admn: unknown field \"admn\" in envoy.config.bootstrap.v3.Bootstrap, did you mean admin?",
+        ],
+    );
+}
+
+#[test]
+fn an_event_log_that_cannot_be_opened() {
+    let host = ([127, 0, 0, 1], 1).into();
+    let path = "/nonexistent/events";
+    let loggers = format!("event_logger: [{}, {}]", sink("events"), sink(path));
+    let deprecated = format!("event_log_path: {path}");
+    for (fields, column, field) in [
+        (deprecated, 129, "event_log_path"),
+        (loggers, 438, "event_logger[1].typed_config.event_log_path"),
+    ] {
+        let checks = [check(&format!("{OFTEN}, {fields}"))];
+        let complaint = format!(
+            "b.yaml: line 11, column {column}: static_resources.clusters[0].health_checks[0].{field}: \
+             cannot open \"{path}\" for appending: No such file or directory (os error 2)"
+        );
+        refused(&bootstrap(ADMIN, &[host], &checks, ""), 1, &[&complaint]);
+    }
+}
+
+#[test]
+fn an_admin_port_that_another_has() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap();
+    let admin = ADMIN.replace("port_value: 0", &format!("port_value: {}", address.port()));
+    let complaint = format!("error: admin port {address}: Address already in use (os error 98)");
+    refused(&admin, 3, &[&complaint]);
+}

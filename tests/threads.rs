@@ -1,0 +1,83 @@
+//! Shards that are threads are woken by changes, by futures of a runtime, and by their end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xds_health::checker::{Attempt, AttemptIo, Checker, HostChecker, Target};
+use xds_health::config::{CheckerConfig, ClusterConfig, Discovery, HealthCheck, TypedConfig};
+use xds_health::engine::{Engine, Options, Origin, Traffic};
+use xds_health::event::{HealthCheckerType, Outcome};
+use xds_health::host::Host;
+use xds_health::registry::Update;
+use xds_health::snapshot::HostView;
+use xds_health::stats::Stats;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Passes every host a little later, by a timer of the runtime.
+#[derive(Debug)]
+struct Later;
+
+impl Checker for Later {
+    fn health_checker_type(&self) -> HealthCheckerType {
+        HealthCheckerType::Udp
+    }
+
+    fn for_host(&self, _target: Target<'_>) -> Box<dyn HostChecker> {
+        Box::new(Self)
+    }
+}
+
+impl HostChecker for Later {
+    fn attempt<'a>(&'a mut self, _io: &'a AttemptIo) -> Attempt<'a> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            Outcome::SUCCESS
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_waits_is_woken() {
+    let stats = Arc::new(Stats::default());
+    let options = Options::default()
+        .with_shards(2)
+        .with_traffic(Traffic::Always);
+    let engine = Engine::start_threads(options, Arc::clone(&stats)).unwrap();
+    let checker = CheckerConfig::Custom(TypedConfig::default());
+    let hour = Duration::from_secs(3600);
+    let check = HealthCheck::new(checker, PATIENCE, hour, 1, 1);
+    let config = ClusterConfig::new("c", Discovery::Dynamic).with_health_check(check);
+    let update = Update::new(Arc::new(config), vec![Arc::new(Later)], vec![Vec::new()]);
+    let cluster = engine.set_cluster(update, Origin::Static).await.unwrap();
+    let mut changes = cluster.changes();
+    // Each round finds the threads waiting, with nothing due for an hour.
+    for hosts in 1..20 {
+        let hosts: Arc<[_]> = (0..hosts)
+            .map(|port| Arc::new(Host::new(SocketAddr::from(([127, 0, 0, 1], 1000 + port)))))
+            .collect();
+        let count = hosts.len();
+        engine.reset_hosts(cluster.name(), hosts).await.unwrap();
+        let all_pass = async {
+            while cluster
+                .snapshot()
+                .hosts()
+                .filter(|h| HostView::eligible(h))
+                .count()
+                < count
+            {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, all_pass).await.unwrap();
+    }
+    drop((engine, cluster));
+    let all_ended = async {
+        while Arc::strong_count(&stats) > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, all_ended).await.unwrap();
+    assert_eq!(stats.engine.attempts_in_flight.value(), 0);
+}

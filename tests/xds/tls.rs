@@ -1,0 +1,203 @@
+//! TLS to control planes.
+
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    SanType,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+use super::*;
+use crate::control_plane::{ControlPlane, Listener};
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// A certificate and its key.
+    fn issue(&self, names: &[&str], uri: &str) -> (rcgen::Certificate, KeyPair) {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params
+            .subject_alt_names
+            .push(SanType::URI(uri.try_into().unwrap()));
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.0).unwrap(), key)
+    }
+
+    /// A server with a certificate for `plane.test`, which asks for one if `mutual`.
+    fn acceptor(&self, mutual: bool) -> TlsAcceptor {
+        let (certificate, key) = self.issue(&["plane.test", "127.0.0.1"], "spiffe://test/plane");
+        let provider = Arc::new(ring::default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let config = if mutual {
+            let mut roots = RootCertStore::empty();
+            roots.add(self.0.der().clone()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            config.with_client_cert_verifier(verifier.build().unwrap())
+        } else {
+            config.with_no_client_auth()
+        };
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+        let mut config = config.with_single_cert(chain, key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+
+    fn save(&self, directory: &Path) -> String {
+        let path = directory.join("ca.pem");
+        std::fs::write(&path, self.0.pem()).unwrap();
+        path.display().to_string()
+    }
+}
+
+/// A transport socket of TLS with more fields in its validation and beside it.
+fn socket(ca: &str, validation: &str, common: &str) -> String {
+    format!(
+        "{H2}
+    transport_socket:
+      name: envoy.transport_sockets.tls
+      typed_config:
+        \"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+        sni: plane.test
+        common_tls_context:
+          validation_context: {{trusted_ca: {{filename: {ca}}}, {validation}}}
+          {common}"
+    )
+}
+
+/// Whether a stream is opened.
+async fn opens(acceptor: TlsAcceptor, resources: &str, fields: &str) -> bool {
+    let (listener, address) = Listener::tcp().await;
+    let mut plane = ControlPlane::serve(listener, Some(acceptor));
+    let resources = resources.replace("PORT", &address.port().to_string());
+    let daemon = Daemon::start(&bootstrap(&resources, address, fields));
+    within(async {
+        tokio::select! {
+            _ = plane.stream() => true,
+            () = daemon.when(|daemon| daemon.stat("cluster_manager.cds.update_failure") > 0) => false,
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cluster_trusts_its_authority_and_the_names_it_asks_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (authority, other) = (Authority::new(), Authority::new());
+    let ca = authority.save(directory.path());
+    let acceptor = || authority.acceptor(false);
+    let ads = ads("GRPC");
+    assert!(opens(acceptor(), &ads, &socket(&ca, "", "")).await);
+    assert!(
+        !opens(other.acceptor(false), &ads, &socket(&ca, "", "")).await,
+        "another authority"
+    );
+    for (matcher, wanted) in [
+        ("{san_type: DNS, matcher: {exact: plane.test}}", true),
+        (
+            "{san_type: DNS, matcher: {exact: PLANE.test, ignore_case: true}}",
+            true,
+        ),
+        ("{san_type: DNS, matcher: {exact: other.test}}", false),
+        ("{san_type: DNS, matcher: {suffix: .test}}", true),
+        (
+            "{san_type: URI, matcher: {prefix: \"spiffe://test/\"}}",
+            true,
+        ),
+        (
+            "{san_type: URI, matcher: {exact: \"spiffe://other/plane\"}}",
+            false,
+        ),
+        ("{san_type: URI, matcher: {exact: plane.test}}", false),
+        ("{san_type: IP_ADDRESS, matcher: {exact: 127.0.0.1}}", true),
+        ("{san_type: IP_ADDRESS, matcher: {exact: 127.0.0.2}}", false),
+    ] {
+        let validation = format!("match_typed_subject_alt_names: [{matcher}]");
+        assert_eq!(
+            opens(acceptor(), &ads, &socket(&ca, &validation, "")).await,
+            wanted,
+            "{matcher}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_client_shows_its_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let ca = authority.save(directory.path());
+    let (certificate, key) = authority.issue(&["client.test"], "spiffe://test/client");
+    let (chain, own) = (
+        directory.path().join("chain.pem"),
+        directory.path().join("key.pem"),
+    );
+    std::fs::write(&chain, certificate.pem()).unwrap();
+    std::fs::write(&own, key.serialize_pem()).unwrap();
+    let identity = format!(
+        "tls_certificates: [{{certificate_chain: {{filename: {}}}, private_key: {{filename: {}}}}}]",
+        chain.display(),
+        own.display()
+    );
+    let ads = ads("GRPC");
+    assert!(opens(authority.acceptor(true), &ads, &socket(&ca, "", &identity)).await);
+    assert!(!opens(authority.acceptor(true), &ads, &socket(&ca, "", "")).await);
+}
+
+#[tokio::test]
+async fn a_target_must_have_the_name_that_it_is_asked_by() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let ca = authority.save(directory.path());
+    let target = |host: &str| {
+        format!(
+            "cds_config: {{ads: {{}}}}, ads_config: {{api_type: GRPC, grpc_services: [{{google_grpc: \
+             {{target_uri: \"{host}:PORT\", stat_prefix: x, channel_credentials: \
+             {{ssl_credentials: {{root_certs: {{filename: {ca}}}}}}}}}}}]}}"
+        )
+    };
+    assert!(opens(authority.acceptor(false), &target("127.0.0.1"), "").await);
+    assert!(!opens(authority.acceptor(false), &target("dns:///localhost"), "").await);
+}
+
+#[tokio::test]
+async fn what_would_trust_anybody_is_refused() {
+    let refused = |socket: &str, wanted: &str| {
+        let text = bootstrap(&ads("GRPC"), "127.0.0.1:1".parse().unwrap(), socket);
+        let bootstrap = Bootstrap::from_yaml(&text, &mut Warnings::default()).unwrap();
+        let error = Client::new(&bootstrap, Registry::default(), Arc::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.ends_with(wanted), "{error}");
+    };
+    let ca = socket("/no/such", "", "");
+    refused(
+        &ca,
+        "trusted_ca \"/no/such\" cannot be read: No such file or directory (os error 2)",
+    );
+    refused(
+        &ca.replace("trusted_ca: {filename: /no/such},", ""),
+        "in the cluster \"plane\": transport_socket.typed_config.common_tls_context.validation_context.trusted_ca: \
+         value is required: the certificate of a control plane is always verified",
+    );
+    refused(
+        &socket("/no/such", "trust_chain_verification: ACCEPT_UNTRUSTED", ""),
+        "validation_context.trust_chain_verification: is not supported for a control plane",
+    );
+}
