@@ -146,7 +146,7 @@ async fn what_a_control_plane_told_is_shown_with_what_was_refused_of_it() {
 resources:
 - {{{cluster}, name: d1, connect_timeout: 1s}}
 - {{{cluster}, name: e1, type: EDS, eds_cluster_config: {{eds_config: {}}}}}
-- {{{cluster}, name: bad, type: ORIGINAL_DST}}
+- {{{cluster}, name: bad, health_checks: [{{timeout: 0s}}]}}
 ",
         by_file("eds.yaml")
     );
@@ -154,7 +154,7 @@ resources:
     let assignment =
         "\"@type\": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
     let told = format!(
-        "version_info: e3\nresources: [{{{assignment}, cluster_name: e1, endpoints: [{{priority: 1}}]}}]\n"
+        "version_info: e3\nresources: [{{{assignment}, cluster_name: e1, endpoints: [{{locality: {{zone: z1}}}}]}}]\n"
     );
     std::fs::write(path("eds.yaml"), told).unwrap();
     let text = format!("dynamic_resources: {{cds_config: {}}}", by_file("cds.yaml"));
@@ -165,17 +165,24 @@ resources:
     let admin = Admin::new(engine.clone()).with_dump(client.dump());
     let (changes, mut told) = tokio::sync::mpsc::channel(16);
     tokio::spawn(client.run(changes));
-    // Two clusters and the hosts of one.
-    for _ in 0..3 {
-        engine.apply(told.recv().await.unwrap()).await.unwrap();
-    }
-    for name in ["d1", "e1"] {
-        until_initialized(&engine.cluster(name).unwrap()).await;
-    }
+    tokio::spawn(async move {
+        while let Some(change) = told.recv().await {
+            engine.apply(change).await.unwrap();
+        }
+    });
     let served = serve(admin::router(admin), Limits::default()).await;
-    let all = dump(&served, "?include_eds").await;
+    let mut all = Value::Null;
+    for _ in 0..200 {
+        all = dump(&served, "?include_eds").await;
+        let active = &all["configs"][0]["dynamic_active_clusters"];
+        if active.as_array().is_some_and(|active| active.len() == 2) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let clusters = &all["configs"][0];
-    let active = clusters["dynamic_active_clusters"].as_array().unwrap();
+    let active = clusters["dynamic_active_clusters"].as_array();
+    let active = active.unwrap_or_else(|| panic!("{all}"));
     let names: Vec<_> = active.iter().map(|c| &c["cluster"]["name"]).collect();
     assert_eq!(names, ["d1", "e1"]);
     assert_eq!(active[0]["version_info"], "v7");
@@ -186,9 +193,17 @@ resources:
     let error = &refused["error_state"];
     assert_eq!(error["version_info"], "v7");
     assert_eq!(error["failed_configuration"]["name"], "bad");
-    assert!(error["details"].as_str().unwrap().contains("ORIGINAL_DST"));
+    assert!(
+        error["details"]
+            .as_str()
+            .unwrap()
+            .contains("health_checks[0].timeout")
+    );
     assert!(error["last_update_attempt"].is_string());
     let endpoints = &all["configs"][1]["dynamic_endpoint_configs"][0];
     assert_eq!(endpoints["version_info"], "e3");
-    assert_eq!(endpoints["endpoint_config"]["endpoints"][0]["priority"], 1);
+    assert_eq!(
+        endpoints["endpoint_config"]["endpoints"][0]["locality"]["zone"],
+        "z1"
+    );
 }
