@@ -23,15 +23,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::SystemTime;
 
 use axum::Router;
 use tokio::sync::{Semaphore, watch};
 
 use crate::engine::{Engine, Origin};
+use crate::proto::envoy::config::bootstrap::v3::Bootstrap;
 use crate::proto::envoy::config::core::v3::Node;
 
 mod answer;
 mod clusters;
+mod config_dump;
+mod init_dump;
 mod json;
 mod pages;
 mod prometheus;
@@ -51,6 +55,10 @@ pub struct Admin {
     engine: Engine,
     node: Option<Node>,
     gate: Option<watch::Receiver<bool>>,
+    /// And when it was loaded.
+    bootstrap: Option<Arc<(Bootstrap, SystemTime)>>,
+    #[cfg(feature = "xds")]
+    dump: Option<crate::xds::Dump>,
 }
 
 impl Admin {
@@ -61,6 +69,9 @@ impl Admin {
             engine,
             node: None,
             gate: None,
+            bootstrap: None,
+            #[cfg(feature = "xds")]
+            dump: None,
         }
     }
 
@@ -74,6 +85,19 @@ impl Admin {
     /// to come from a control plane.
     pub fn with_gate(mut self, gate: watch::Receiver<bool>) -> Self {
         self.gate = Some(gate);
+        self
+    }
+
+    /// The same, with what the process was started with, for `/config_dump`.
+    pub fn with_bootstrap(mut self, bootstrap: Bootstrap, loaded: SystemTime) -> Self {
+        self.bootstrap = Some(Arc::new((bootstrap, loaded)));
+        self
+    }
+
+    /// The same, with what control planes told, for `/config_dump`.
+    #[cfg(feature = "xds")]
+    pub fn with_dump(mut self, dump: crate::xds::Dump) -> Self {
+        self.dump = Some(dump);
         self
     }
 }

@@ -28,6 +28,7 @@ use crate::stats::{CheckStats, ClusterStats};
 mod changes;
 mod members;
 
+pub(crate) use changes::Reset;
 pub use changes::Update;
 use members::Members;
 
@@ -260,7 +261,7 @@ impl Clusters {
         self.limits = limits;
     }
 
-    /// The cluster of this name.
+    /// The cluster of this name, or of this key if it has one.
     pub fn id(&self, name: &str) -> Option<ClusterId> {
         self.names.get(name).copied()
     }

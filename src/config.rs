@@ -12,6 +12,8 @@ mod dns_resolver;
 mod endpoint;
 mod error;
 mod file_sink;
+#[cfg(feature = "hds")]
+mod hds;
 mod health_check;
 pub(crate) mod json;
 mod limits;

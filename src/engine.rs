@@ -180,8 +180,8 @@ impl Engine {
         clock::now().saturating_duration_since(self.0.started)
     }
 
-    /// Adds a cluster, or changes the one of its name. Changes of one cluster are not to be made
-    /// concurrently.
+    /// Adds a cluster, or changes the one of its name (of its key, if it has one). Changes of one cluster
+    /// are not to be made concurrently.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl Engine {
             checkers,
             sinks,
         } = update;
-        let stats = self.0.stats.cluster(&config.name, config.stat_name());
+        let stats = self.0.stats.cluster(config.key(), config.stat_name());
         let entry = self.entry(&config, origin);
         let membership = MembershipChange::new(Some(Arc::clone(&stats)));
         for shard in &self.0.shards {
@@ -213,7 +213,7 @@ impl Engine {
         Ok(self.handle(entry))
     }
 
-    /// Removes a cluster, and all of its hosts and attempts.
+    /// Removes the cluster of this name or key, and all of its hosts and attempts.
     ///
     /// # Errors
     ///
@@ -223,13 +223,14 @@ impl Engine {
         let Some(entry) = removed else {
             return Ok(());
         };
-        let manager = &self.0.stats.cluster_manager;
-        manager.cluster_removed.inc();
-        manager.active_clusters.dec();
-        let name = &entry.name;
-        self.change(name, || cluster::Update::RemoveCluster(Arc::clone(name)))
+        if let Some(manager) = entry.manager() {
+            manager.cluster_removed.inc();
+            manager.active_clusters.dec();
+        }
+        let key = &entry.key;
+        self.change(key, || cluster::Update::RemoveCluster(Arc::clone(key)))
             .await?;
-        self.0.stats.remove_cluster(name);
+        self.0.stats.remove_cluster(key);
         Ok(())
     }
 
@@ -271,7 +272,7 @@ impl Engine {
         self.tell(|| Input::Limits(limits)).await
     }
 
-    /// The cluster of this name.
+    /// The cluster of this name, or of this key if it has one.
     pub fn cluster(&self, name: &str) -> Option<Cluster> {
         let entry = self.read().get(name).cloned()?;
         Some(self.handle(entry))
@@ -284,10 +285,11 @@ impl Engine {
     }
 
     fn entry(&self, config: &Arc<ClusterConfig>, origin: Origin) -> Arc<Entry> {
-        let manager = &self.0.stats.cluster_manager;
         let mut clusters = self.write();
-        if let Some(entry) = clusters.get(&config.name) {
-            manager.cluster_modified.inc();
+        if let Some(entry) = clusters.get(config.key()) {
+            if let Some(manager) = entry.manager() {
+                manager.cluster_modified.inc();
+            }
             entry.config.store(Arc::clone(config));
             return Arc::clone(entry);
         }
@@ -297,9 +299,11 @@ impl Engine {
             self.0.shards.len(),
             Arc::clone(&self.0.stats),
         ));
-        manager.cluster_added.inc();
-        manager.active_clusters.inc();
-        clusters.insert(Arc::clone(&entry.name), Arc::clone(&entry));
+        if let Some(manager) = entry.manager() {
+            manager.cluster_added.inc();
+            manager.active_clusters.inc();
+        }
+        clusters.insert(Arc::clone(&entry.key), Arc::clone(&entry));
         entry
     }
 
@@ -355,9 +359,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster's name.
+    /// The cluster's name, which clusters of other origins may bear too.
     pub fn name(&self) -> &Arc<str> {
         &self.entry.name
+    }
+
+    /// What the engine knows it by: its name, unless its configuration has a key.
+    pub fn key(&self) -> &Arc<str> {
+        &self.entry.key
     }
 
     /// Its configuration now.
@@ -390,7 +399,7 @@ impl Cluster {
     pub async fn note_traffic(&self) -> Result<(), Ended> {
         for shard in self.shards.iter() {
             let shard = shard.upgrade().ok_or(Ended)?;
-            let input = Input::Traffic(Arc::clone(&self.entry.name));
+            let input = Input::Traffic(Arc::clone(&self.entry.key));
             shard.send(input).await.map_err(|_| Ended)?;
         }
         Ok(())
@@ -402,7 +411,7 @@ impl Cluster {
     ///
     /// When the engine has ended.
     pub async fn set_unhealthy(&self, address: &Address) -> Result<(), Ended> {
-        let input = Input::SetUnhealthy(Arc::clone(&self.entry.name), address.clone());
+        let input = Input::SetUnhealthy(Arc::clone(&self.entry.key), address.clone());
         self.shard_of(address)?.send(input).await.map_err(|_| Ended)
     }
 
@@ -413,7 +422,7 @@ impl Cluster {
     /// When the engine has ended.
     pub async fn explain(&self, address: &Address) -> Result<Vec<SessionView>, Ended> {
         let (reply, answer) = oneshot::channel();
-        let input = Input::Explain(Arc::clone(&self.entry.name), address.clone(), reply);
+        let input = Input::Explain(Arc::clone(&self.entry.key), address.clone(), reply);
         self.shard_of(address)?
             .send(input)
             .await
@@ -431,12 +440,23 @@ impl Cluster {
 }
 
 /// A cluster's hosts and their health, unchanging.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     parts: Vec<Arc<Part>>,
 }
 
 impl Snapshot {
+    #[cfg(test)]
+    #[cfg_attr(
+        not(feature = "hds"),
+        expect(dead_code, reason = "for tests of reports")
+    )]
+    pub(crate) fn of(parts: impl IntoIterator<Item = Part>) -> Self {
+        Self {
+            parts: parts.into_iter().map(Arc::new).collect(),
+        }
+    }
+
     /// All hosts.
     pub fn hosts(&self) -> impl Iterator<Item = &HostView> {
         self.parts.iter().flat_map(|part| part.hosts.iter())

@@ -81,6 +81,8 @@ pub mod dns;
 pub mod engine;
 pub mod event;
 pub mod feed;
+#[cfg(feature = "hds")]
+pub mod hds;
 pub mod host;
 pub mod proto;
 pub mod registry;

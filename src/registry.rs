@@ -18,6 +18,7 @@ use crate::config::{
 use crate::feed::{EventSink, EventSinkFactory, FileSinkFactory};
 use crate::host::Host;
 use crate::proto::envoy::config::cluster::v3::Cluster as ClusterMessage;
+use crate::proto::envoy::config::core::v3::HealthCheck as HealthCheckMessage;
 use crate::proto::envoy::config::core::v3::health_check::HealthChecker;
 use crate::proto::envoy::config::core::v3::health_check::custom_health_check::ConfigType;
 use crate::proto::{descriptor_pool, strip_type_url};
@@ -165,8 +166,13 @@ impl Registry {
     /// All that is wrong with what the checkers and event sinks of `message` are told, even if the cluster as a
     /// whole cannot be used: for who wants to hear of every fault at once. Paths are relative to the cluster.
     pub fn faults_of(&self, message: &ClusterMessage) -> Option<ConfigError> {
+        self.faults_of_checks(&message.health_checks)
+    }
+
+    /// As [`Registry::faults_of`], of the field `health_checks` of any message.
+    pub fn faults_of_checks(&self, checks: &[HealthCheckMessage]) -> Option<ConfigError> {
         let mut errors = Errors::default();
-        for (index, check) in message.health_checks.iter().enumerate() {
+        for (index, check) in checks.iter().enumerate() {
             let at = |error: ConfigError| error.at_index("health_checks", index);
             if let Some(HealthChecker::CustomHealthCheck(custom)) = &check.health_checker
                 && let Some(ConfigType::TypedConfig(config)) = &custom.config_type

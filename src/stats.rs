@@ -9,10 +9,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 mod cluster;
+mod hds;
 mod sample;
 mod updates;
 
 pub use cluster::{CheckStats, ClusterStats, Membership};
+pub use hds::HdsStats;
 pub use sample::{HistogramView, Sample, Value};
 pub use updates::{ControlPlaneStats, Text, UpdateStats};
 
@@ -162,6 +164,8 @@ pub struct Stats {
     pub cds: UpdateStats,
     /// `control_plane.`.
     pub control_plane: ControlPlaneStats,
+    /// `hds_delegate.`: how the exchange with a health discovery service fares.
+    pub hds: HdsStats,
     clusters: RwLock<BTreeMap<Arc<str>, Arc<ClusterStats>>>,
 }
 
@@ -197,6 +201,7 @@ impl Stats {
         self.manager_samples(&mut samples);
         self.engine_samples(&mut samples);
         self.control_plane_samples(&mut samples);
+        self.hds.samples(&mut samples);
         // Held only to copy the list: who adds a cluster must not wait for all the names to be written.
         let clusters: Vec<_> = self
             .clusters

@@ -18,14 +18,14 @@ use crate::registry::{Change, Registry};
 use crate::stats::Stats;
 
 mod ads;
-mod backoff;
-mod channel;
-mod clock;
+pub(crate) mod backoff;
+pub(crate) mod channel;
+pub(crate) mod clock;
 mod driver;
 mod dump;
 mod files;
 mod limits;
-mod node;
+pub(crate) mod node;
 mod rate;
 mod sources;
 mod state;

@@ -16,6 +16,8 @@ mod prometheus;
 
 #[path = "admin/clusters.rs"]
 mod clusters;
+#[path = "admin/config_dump.rs"]
+mod config_dump;
 #[path = "admin/limits.rs"]
 mod limits;
 #[path = "admin/server.rs"]

@@ -80,10 +80,20 @@ impl Fleet {
     /// Has `count` hosts checked, in place of those there were.
     pub(crate) fn set_hosts(&self, count: usize, port: u16) {
         let hosts = (0..count).map(|index| Arc::new(Host::new(address(index, port))));
-        let hosts = hosts.collect();
+        self.apply(hosts.collect());
+    }
+
+    /// Has these hosts checked, in place of those there were.
+    pub(crate) fn apply(&self, hosts: Arc<[Arc<Host>]>) {
         self.runtime
             .block_on(self.engine.reset_hosts(&self.name, hosts))
             .unwrap();
+    }
+
+    /// How often hosts came or went.
+    pub(crate) fn membership_changes(&self) -> u64 {
+        let cluster = self.stats.cluster(&self.name, &self.name);
+        cluster.membership.change.value()
     }
 
     pub(crate) fn stats(&self) -> &Stats {

@@ -19,6 +19,11 @@ impl Cpu {
         Self::of(libc::RUSAGE_SELF)
     }
 
+    /// What the calling thread has used up to now.
+    pub(crate) fn of_thread() -> Self {
+        Self::of(libc::RUSAGE_THREAD)
+    }
+
     #[expect(unsafe_code, reason = "no safe interface offers `getrusage`")]
     fn of(who: libc::c_int) -> Self {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();

@@ -37,6 +37,11 @@ impl Refused {
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self(StatusCode::BAD_REQUEST, message.into())
     }
+
+    /// The client asked for what is not there.
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self(StatusCode::NOT_FOUND, message.into())
+    }
 }
 
 impl IntoResponse for Refused {

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{Shared, answer, clusters, server, stats};
+use super::{Shared, answer, clusters, config_dump, init_dump, server, stats};
 
 /// One path. What is to be asked for by another path is one more line in [`PAGES`].
 struct Page {
@@ -62,7 +62,7 @@ const STATS_FILTER: [(&str, &str); 4] = [
     ),
 ];
 
-static PAGES: [Page; 7] = [
+static PAGES: [Page; 9] = [
     Page {
         path: "/",
         method: Verb::Get,
@@ -78,11 +78,35 @@ static PAGES: [Page; 7] = [
         handler: |of| on(of, clusters::page),
     },
     Page {
+        path: "/config_dump",
+        method: Verb::Get,
+        help: "the configuration in force, and what was refused of it, without secrets",
+        parameters: &[
+            (
+                "resource",
+                "Only the resources in this list, such as dynamic_active_clusters",
+            ),
+            (
+                "name_regex",
+                "Only resources whose whole name this regular expression matches",
+            ),
+            ("include_eds", "Endpoints too"),
+        ],
+        handler: |of| on(of, config_dump::page),
+    },
+    Page {
         path: "/help",
         method: Verb::Get,
         help: "this list",
         parameters: &[],
         handler: |of| on(of, help),
+    },
+    Page {
+        path: "/init_dump",
+        method: Verb::Get,
+        help: "clusters that are not yet initialized",
+        parameters: &[],
+        handler: |of| on(of, init_dump::page),
     },
     Page {
         path: "/ready",

@@ -42,16 +42,33 @@ impl Query {
     ///
     /// When it is no regular expression, or one that is too large.
     pub(super) fn filter(&self) -> Result<Filter, Refused> {
-        let Some(pattern) = self.get("filter") else {
+        self.get("filter").map_or(Ok(Filter(None)), Filter::new)
+    }
+
+    /// The filter on whole names that `parameter` holds.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Query::filter`].
+    pub(super) fn whole(&self, parameter: &str) -> Result<Filter, Refused> {
+        let Some(pattern) = self.get(parameter) else {
             return Ok(Filter(None));
         };
+        // By itself first: what is wrong with it is not to be hidden, nor told of what is put around it.
+        Filter::new(pattern)?;
+        Filter::new(&format!(r"\A(?:{pattern})\z"))
+    }
+}
+
+impl Filter {
+    fn new(pattern: &str) -> Result<Self, Refused> {
         // Without Unicode, classes are ASCII as in RE2, and small.
         let regex = RegexBuilder::new(pattern)
             .unicode(false)
             .size_limit(FILTER_SIZE)
             .build();
         match regex {
-            Ok(regex) => Ok(Filter(Some(regex))),
+            Ok(regex) => Ok(Self(Some(regex))),
             Err(error) => {
                 let message = format!("Invalid regex: {}\n", cause(&error));
                 Err(Refused::bad_request(message))
@@ -133,6 +150,18 @@ mod tests {
         assert!(empty.has("format") && empty.get("format").is_none());
         assert_eq!(Query::parse("a=%ff"), None);
         assert_eq!(Query::parse("a=%C3%a9").unwrap().get("a"), Some("\u{e9}"));
+    }
+
+    #[test]
+    fn a_whole_name_is_matched_by_all_of_the_pattern() {
+        let whole = |pattern: &str| {
+            let query = Query(vec![("name_regex".to_owned(), pattern.to_owned())]);
+            query.whole("name_regex").ok()
+        };
+        assert!(whole("a|b.").unwrap().finds("bc"));
+        assert!(!whole("a|b").unwrap().finds("ab"));
+        assert!(whole("").unwrap().finds("ab"));
+        assert!(whole("[").is_none() && whole("a)(b").is_none());
     }
 
     #[test]

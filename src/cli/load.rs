@@ -8,6 +8,7 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use crate::config::{At, Bootstrap, ClusterConfig, ConfigError, Format, Warnings, text::Document};
+use crate::hds;
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
 use crate::registry::{Registry, Update};
 use crate::stats::Stats;
@@ -20,10 +21,14 @@ const CLUSTERS: &str = "static_resources.clusters";
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) bootstrap: Bootstrap,
+    /// The bootstrap as it was read.
+    pub(super) message: Message,
     /// Its static clusters, with their checkers built.
     pub(super) clusters: Vec<Update>,
     /// Follows its control planes.
     pub(super) client: Client,
+    /// Follows its health discovery service, if it has one.
+    pub(super) hds: Option<hds::Client>,
     pub(super) warnings: Warnings,
 }
 
@@ -76,7 +81,10 @@ fn load_bytes(
         None => Bootstrap::from_bytes(bytes, &mut warnings),
     };
     let (result, wrong) = match read {
-        Ok(bootstrap) => build(bootstrap, warnings, registry, stats),
+        Ok(bootstrap) => {
+            let message = message(bytes, &document).unwrap_or_default();
+            build(bootstrap, message, warnings, registry, stats)
+        }
         Err(error) => (
             None,
             Some(also(error, wrong_checkers(bytes, &document, registry))),
@@ -94,6 +102,7 @@ fn load_bytes(
 
 fn build(
     bootstrap: Bootstrap,
+    message: Message,
     warnings: Warnings,
     registry: &Registry,
     stats: &Arc<Stats>,
@@ -104,6 +113,14 @@ fn build(
         Ok(client) => (Some(client), None),
         Err(error) => (None, Some(error)),
     };
+    let hds = bootstrap.hds_config.as_deref().map(|source| {
+        let (planes, node) = (&bootstrap.control_planes, bootstrap.node.clone());
+        hds::Client::new(source, planes, node, registry.clone()).at("hds_config")
+    });
+    let hds = hds.transpose().unwrap_or_else(|error| {
+        wrong = Some(before(wrong.take(), error));
+        None
+    });
     for (index, config) in bootstrap.clusters.iter().enumerate() {
         match build_cluster(config, registry).at_index(CLUSTERS, index) {
             Ok(update) => clusters.push(update),
@@ -112,8 +129,10 @@ fn build(
     }
     let loaded = client.map(|client| Loaded {
         bootstrap,
+        message,
         clusters,
         client,
+        hds,
         warnings,
     });
     (loaded, wrong)
@@ -148,12 +167,10 @@ fn wrong_checkers(
     document: &Option<Document>,
     registry: &Registry,
 ) -> Option<ConfigError> {
-    let (message, text) = match document {
-        Some(document) => {
-            let mut text = document.read::<Message>();
-            (std::mem::take(&mut text.message), Some(text))
-        }
-        None => (Message::decode(bytes).ok()?, None),
+    let text = document.as_ref().map(Document::read::<Message>);
+    let message = match &text {
+        Some(text) => text.message.clone(),
+        None => Message::decode(bytes).ok()?,
     };
     let mut wrong = Vec::new();
     let clusters = message.static_resources.unwrap_or_default().clusters;
@@ -168,4 +185,12 @@ fn wrong_checkers(
     // A field is no fault of its checker if it could not be read.
     wrong.retain(|fault| !text.as_ref().is_some_and(|t| t.explains(&fault.path)));
     ConfigError::from_faults(wrong)
+}
+
+/// What was read, as far as it could be.
+fn message(bytes: &[u8], document: &Option<Document>) -> Option<Message> {
+    match document {
+        Some(document) => Some(document.read::<Message>().message),
+        None => Message::decode(bytes).ok(),
+    }
 }

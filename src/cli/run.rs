@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -82,8 +82,10 @@ async fn serve(
     })?;
     let Loaded {
         bootstrap,
+        message,
         clusters,
         client,
+        hds,
         ..
     } = loaded;
     let listener = match bootstrap.admin.and_then(|admin| admin.address) {
@@ -104,10 +106,17 @@ async fn serve(
             .map_err(io::Error::other)?;
         resolver.set_cluster(&config).await;
     }
+    let dump = client.dump();
     tokio::spawn(follow(client, resolver, from_dns, engine.clone()));
+    if let Some(hds) = hds {
+        tokio::spawn(hds.run(engine.clone()));
+    }
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
-        let admin = Admin::new(engine.clone()).with_node(bootstrap.node);
+        let admin = Admin::new(engine.clone())
+            .with_node(bootstrap.node)
+            .with_bootstrap(message, now())
+            .with_dump(dump);
         tokio::spawn(listener.serve(admin::router(admin), async move {
             // The sender goes when the daemon stops.
             while stopping.changed().await.is_ok() {}
@@ -125,6 +134,15 @@ async fn serve(
     // Event logs have their last lines when the engine has ended.
     let (answered, ()) = tokio::join!(answered, engine.stop());
     answered
+}
+
+/// For whoever reads when the bootstrap was loaded.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is scheduled by it: it is only shown"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Does what control planes and name servers tell.

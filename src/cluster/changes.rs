@@ -52,6 +52,23 @@ pub enum Update {
     HostsUnavailable(Arc<str>),
 }
 
+/// An [`Update::Reset`] that is done in steps. Slots of hosts that went meanwhile may be given to others that
+/// are told: these are marked as they come, so none is taken for one that is to go.
+#[derive(Debug)]
+pub(crate) struct Reset {
+    cluster: ClusterId,
+    hosts: Arc<[Arc<Host>]>,
+    /// Each address counts once.
+    once: bool,
+    /// By slot, whether the host there was told.
+    stays: Vec<bool>,
+    /// How many of the hosts were looked at.
+    placed: usize,
+    /// How many slots were looked at after that.
+    retired: usize,
+    changed: bool,
+}
+
 impl Clusters {
     /// Applies a change at `now`. Tells whether hosts came or went: `membership_change` is counted by the
     /// caller, who knows whether several drivers share the change.
@@ -68,7 +85,7 @@ impl Clusters {
             }
             Update::Reset { cluster, hosts } => self
                 .id(&cluster)
-                .is_some_and(|id| self.reset_hosts(now, id, &hosts)),
+                .is_some_and(|id| self.reset_hosts(now, id, hosts)),
             Update::Upsert { cluster, hosts } => self
                 .id(&cluster)
                 .is_some_and(|id| self.upsert_hosts(now, id, &hosts)),
@@ -82,7 +99,31 @@ impl Clusters {
                 false
             }
         };
-        // What ends is told before what begins: the name of a session that ended may be another's by now.
+        self.tell_begun();
+        changed
+    }
+
+    /// Begins what [`Update::Reset`] asks for, to be done in steps; none if there is no such cluster.
+    pub(crate) fn begin_reset(&mut self, cluster: &str, hosts: Arc<[Arc<Host>]>) -> Option<Reset> {
+        let id = self.id(cluster)?;
+        Some(self.reset(id, hosts))
+    }
+
+    /// Does more of what was begun, about so many hosts, and tells whether hosts came or went once it is done.
+    /// Until then time may advance and outcomes be reported, but no other change be made.
+    pub(crate) fn continue_reset(
+        &mut self,
+        now: Instant,
+        reset: &mut Reset,
+        hosts: usize,
+    ) -> Option<bool> {
+        let done = self.step(now, reset, hosts);
+        self.tell_begun();
+        done.then_some(reset.changed)
+    }
+
+    /// What ends is told before what begins: the name of a session that ended may be another's by now.
+    fn tell_begun(&mut self) {
         let sessions = &self.sessions;
         let begun = std::mem::take(&mut self.begun).into_iter();
         let due = begun.filter(|id| {
@@ -90,7 +131,6 @@ impl Clusters {
             slot.is_some_and(|slot| slot.session.poll_timeout().is_none())
         });
         self.actions.extend(due.map(Action::Start));
-        changed
     }
 
     fn set_cluster(
@@ -109,7 +149,7 @@ impl Clusters {
             })
             .collect();
         let mut changed = false;
-        let id = if let Some(id) = self.id(&config.name) {
+        let id = if let Some(id) = self.id(config.key()) {
             let anew = self.move_stats(id, stats);
             self.change_checks(now, id, checks, anew);
             self.clusters[id.index()].config = Arc::clone(&config);
@@ -131,7 +171,7 @@ impl Clusters {
                 self.clusters.remove(key);
                 return false;
             };
-            self.names.insert(Arc::clone(&config.name), ClusterId(key));
+            self.names.insert(Arc::clone(config.key()), ClusterId(key));
             ClusterId(key)
         };
         // Whoever applies a change last leaves just its checks, though others were late with the one before.
@@ -139,7 +179,7 @@ impl Clusters {
         self.clusters[id.index()].stats.retain_checks(&names);
         self.touch(id);
         if let Discovery::Static(hosts) = &config.discovery {
-            changed |= self.reset_hosts(now, id, hosts);
+            changed |= self.reset_hosts(now, id, hosts.as_slice().into());
         }
         changed
     }
@@ -229,31 +269,64 @@ impl Clusters {
         self.settle(id);
     }
 
-    fn reset_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) -> bool {
+    fn reset_hosts(&mut self, now: Instant, id: ClusterId, hosts: Arc<[Arc<Host>]>) -> bool {
+        let mut reset = self.reset(id, hosts);
+        while !self.step(now, &mut reset, usize::MAX) {}
+        reset.changed
+    }
+
+    /// Makes room for a cluster's hosts to be these.
+    fn reset(&mut self, id: ClusterId, hosts: Arc<[Arc<Host>]>) -> Reset {
         let (share, cluster) = (self.share, &mut self.clusters[id.index()]);
-        let is_static = matches!(cluster.config.discovery, Discovery::Static(_));
         let mine = hosts.iter().filter(|host| share.takes(&host.address));
-        let count = mine.clone().count();
+        // Room for some to come, so that the next change does not find all tables full and move them at once.
+        let count = mine.count();
+        let count = count + count / 32;
         cluster.members.reserve(count, &cluster.part.hosts);
         if !cluster.checks.is_empty() {
             let more = count.saturating_sub(cluster.part.hosts.len()) * cluster.checks.len();
             self.sessions.reserve_exact(more);
             self.wheel.reserve(self.sessions.len() + more);
         }
-        let mut stays = vec![false; cluster.part.hosts.slots()];
-        let mut changed = false;
-        for host in mine {
-            changed |= self.place(now, id, host, &mut stays, !is_static);
+        Reset {
+            cluster: id,
+            once: !matches!(cluster.config.discovery, Discovery::Static(_)),
+            stays: vec![false; cluster.part.hosts.slots()],
+            hosts,
+            placed: 0,
+            retired: 0,
+            changed: false,
         }
-        for (slot, stays) in stays.into_iter().enumerate() {
-            if let Ok(slot) = u32::try_from(slot)
-                && !stays
+    }
+
+    /// Goes over so many hosts that were told, or slots that hosts may have to leave; whether none are left.
+    fn step(&mut self, now: Instant, reset: &mut Reset, limit: usize) -> bool {
+        let id = reset.cluster;
+        let told = Arc::clone(&reset.hosts);
+        let rest = told.get(reset.placed..).unwrap_or_default();
+        if !rest.is_empty() {
+            for host in rest.iter().take(limit) {
+                if self.share.takes(&host.address) {
+                    reset.changed |= self.place(now, id, host, &mut reset.stays, reset.once);
+                }
+            }
+            reset.placed += rest.len().min(limit);
+            return false;
+        }
+        let end = reset.stays.len().min(reset.retired.saturating_add(limit));
+        for slot in reset.retired..end {
+            if let Ok(at) = u32::try_from(slot)
+                && !reset.stays[slot]
             {
-                changed |= self.retire(now, id, slot);
+                reset.changed |= self.retire(now, id, at);
             }
         }
+        reset.retired = end;
+        if end < reset.stays.len() {
+            return false;
+        }
         self.hosts_known(id);
-        changed
+        true
     }
 
     fn upsert_hosts(&mut self, now: Instant, id: ClusterId, hosts: &[Arc<Host>]) -> bool {
@@ -297,21 +370,22 @@ impl Clusters {
     ) -> bool {
         let cluster = &self.clusters[id.index()];
         let list = &cluster.part.hosts;
-        let slots = cluster.members.at_address(list, &host.address);
-        let same_check = |slot: &u32| {
-            list.get(*slot as usize)
-                .is_some_and(|view| view.host.check_address == host.check_address)
-        };
-        let free = |slot: &&u32| !stays.get(**slot as usize).copied().unwrap_or(true);
-        if once && !slots.iter().all(|slot| free(&slot)) {
-            return false;
+        let (mut same_check, mut other) = (None::<u32>, None::<u32>);
+        for (slot, view) in cluster.members.views_at(list, &host.address) {
+            if stays.get(slot as usize).copied().unwrap_or(true) {
+                if once {
+                    return false;
+                }
+                continue;
+            }
+            let best = if view.host.check_address == host.check_address {
+                &mut same_check
+            } else {
+                &mut other
+            };
+            *best = Some(best.map_or(slot, |lower| lower.min(slot)));
         }
-        let found = slots
-            .iter()
-            .filter(free)
-            .find(|slot| same_check(slot))
-            .or_else(|| slots.iter().find(free))
-            .copied();
+        let found = same_check.or(other);
         if let Some(slot) = found {
             stays[slot as usize] = true;
             self.change_host(now, id, slot, host);

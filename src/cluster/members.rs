@@ -45,15 +45,22 @@ impl Members {
 
     /// The slots of the hosts at `address`, lowest first.
     pub(super) fn at_address(&self, list: &HostList, address: &Address) -> Vec<u32> {
-        let candidates = self.by_address.iter_hash(hash(address)).copied();
-        let mut slots: Vec<u32> = candidates
-            .filter(|slot| {
-                list.get(*slot as usize)
-                    .is_some_and(|view| view.host.address == *address)
-            })
-            .collect();
+        let mut slots: Vec<u32> = self.views_at(list, address).map(|(slot, _)| slot).collect();
         slots.sort_unstable();
         slots
+    }
+
+    /// The hosts at `address` with their slots, in any order.
+    pub(super) fn views_at<'a>(
+        &'a self,
+        list: &'a HostList,
+        address: &'a Address,
+    ) -> impl Iterator<Item = (u32, &'a HostView)> {
+        let candidates = self.by_address.iter_hash(hash(address)).copied();
+        candidates.filter_map(|slot| {
+            let view = list.get(slot as usize)?;
+            (view.host.address == *address).then_some((slot, view))
+        })
     }
 
     /// Takes a host in, without sessions, and gives its slot.

@@ -90,6 +90,8 @@ const ORIGINAL_DST: &str = "ORIGINAL_DST";
 pub struct ClusterConfig {
     /// `name`.
     pub name: Arc<str>,
+    /// What an engine knows the cluster by, if not by its name: clusters of other sources may bear that too.
+    pub key: Option<Arc<str>>,
     /// `alt_stat_name`, which stands for the name in stat names.
     pub alt_stat_name: Option<Arc<str>>,
     /// `health_checks`: at most 8; with two or more, each with a name of its own.
@@ -111,6 +113,7 @@ impl ClusterConfig {
     pub fn new(name: impl Into<Arc<str>>, discovery: Discovery) -> Self {
         Self {
             name: name.into(),
+            key: None,
             alt_stat_name: None,
             health_checks: Vec::new(),
             discovery,
@@ -119,6 +122,12 @@ impl ClusterConfig {
             bind: None,
             thresholds: [Thresholds::default(); 2],
         }
+    }
+
+    /// The same cluster, known to an engine by `key`.
+    pub fn with_key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.key = Some(key.into());
+        self
     }
 
     /// The same cluster with one more health check.
@@ -207,6 +216,11 @@ impl ClusterConfig {
         warnings: &mut Warnings,
     ) -> Result<Vec<Arc<Host>>, ConfigError> {
         self.hosts(&wire::decode(bytes)?, warnings)
+    }
+
+    /// What an engine knows the cluster by: its name, unless it has a key.
+    pub fn key(&self) -> &Arc<str> {
+        self.key.as_ref().unwrap_or(&self.name)
     }
 
     /// What stands for the cluster in stat names.

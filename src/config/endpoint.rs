@@ -38,6 +38,24 @@ pub(super) fn read_hosts(
     hosts
 }
 
+/// A host by what stands alone, outside of any assignment.
+pub(super) fn read_endpoint(
+    endpoint: &Endpoint,
+    locality: &Arc<Locality>,
+    checked: bool,
+    at: &FieldPath<'_>,
+    report: &mut Report,
+) -> Option<Host> {
+    let entry = Entry {
+        endpoint,
+        entry: &LbEndpoint::default(),
+        priority: 0,
+        locality,
+        metadata: None,
+    };
+    read_host(entry, checked, at, report)
+}
+
 fn read_host(
     entry: Entry<'_>,
     checked: bool,
@@ -215,7 +233,7 @@ fn check_source(group: &LocalityLbEndpoints, at: &FieldPath<'_>, report: &mut Re
     }
 }
 
-fn read_locality(message: &LocalityMessage) -> Locality {
+pub(super) fn read_locality(message: &LocalityMessage) -> Locality {
     Locality {
         region: message.region.as_str().into(),
         zone: message.zone.as_str().into(),

@@ -250,7 +250,8 @@ fn write_fields(out: &mut String, message: &DynamicMessage, mut first: bool) {
     }
 }
 
-fn key_text(key: &MapKey) -> String {
+/// The key of a map as the name of a member.
+pub(crate) fn key_text(key: &MapKey) -> String {
     match key {
         MapKey::Bool(key) => key.to_string(),
         MapKey::I32(key) => key.to_string(),
@@ -261,7 +262,8 @@ fn key_text(key: &MapKey) -> String {
     }
 }
 
-fn write_one(out: &mut String, value: &Value, kind: &Kind) {
+/// A value of a field of `kind`; an item of it if there are many.
+pub(crate) fn write_one(out: &mut String, value: &Value, kind: &Kind) {
     match value {
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::I32(value) => out.push_str(&value.to_string()),

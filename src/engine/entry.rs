@@ -8,12 +8,13 @@ use tokio::sync::watch;
 
 use crate::config::ClusterConfig;
 use crate::snapshot::Part;
-use crate::stats::Stats;
+use crate::stats::{ClusterManagerStats, Stats};
 
 /// What drivers publish of a cluster.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
+    pub(super) key: Arc<str>,
     pub(super) config: ArcSwap<ClusterConfig>,
     pub(super) parts: Box<[ArcSwap<Part>]>,
     pub(super) changed: watch::Sender<u64>,
@@ -31,6 +32,8 @@ pub enum Origin {
     Static,
     /// It came while running.
     Dynamic,
+    /// A health discovery service asks for its checks. As in Envoy, it is not counted by `cluster_manager`.
+    Hds,
 }
 
 impl Entry {
@@ -40,16 +43,25 @@ impl Entry {
         shards: usize,
         stats: Arc<Stats>,
     ) -> Self {
-        stats.cluster_manager.warming_clusters.inc();
-        Self {
+        let entry = Self {
             name: Arc::clone(&config.name),
+            key: Arc::clone(config.key()),
             config: ArcSwap::from(config),
             parts: (0..shards).map(|_| ArcSwap::default()).collect(),
             changed: watch::Sender::new(0),
             warming: AtomicUsize::new(shards),
             origin,
             stats,
+        };
+        if let Some(manager) = entry.manager() {
+            manager.warming_clusters.inc();
         }
+        entry
+    }
+
+    /// Where the cluster is counted, if it is.
+    pub(super) fn manager(&self) -> Option<&ClusterManagerStats> {
+        (self.origin != Origin::Hds).then_some(&self.stats.cluster_manager)
     }
 
     /// Makes `part` what readers see of shard `shard`.
@@ -59,8 +71,12 @@ impl Entry {
         };
         let initialized = part.initialized;
         let was = place.swap(Arc::new(part));
-        if initialized && !was.initialized && self.warming.fetch_sub(1, AcqRel) == 1 {
-            self.stats.cluster_manager.warming_clusters.dec();
+        if initialized
+            && !was.initialized
+            && self.warming.fetch_sub(1, AcqRel) == 1
+            && let Some(manager) = self.manager()
+        {
+            manager.warming_clusters.dec();
         }
         self.changed.send_modify(|version| *version += 1);
     }
@@ -68,8 +84,10 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if *self.warming.get_mut() > 0 {
-            self.stats.cluster_manager.warming_clusters.dec();
+        if *self.warming.get_mut() > 0
+            && let Some(manager) = self.manager()
+        {
+            manager.warming_clusters.dec();
         }
     }
 }

@@ -17,7 +17,7 @@ use super::entry::Entry;
 use super::reactor::Reactor;
 use super::running::{self, Attempts, Polled, Report};
 use crate::checker::{Checker, HostChecker, Target};
-use crate::cluster::{Action, ClusterId, Clusters, SessionId, SessionView, Share, Update};
+use crate::cluster::{Action, ClusterId, Clusters, Reset, SessionId, SessionView, Share, Update};
 use crate::config::ClusterConfig;
 use crate::event::{EventKind, HealthCheckEvent, Outcome, Reason};
 use crate::feed::EventSink;
@@ -27,6 +27,8 @@ use crate::stats::{ClusterStats, Stats};
 
 /// Changes taken in one turn.
 const INPUTS: usize = 16;
+/// Hosts of one change looked at in one turn, in a few milliseconds at most.
+const HOSTS: usize = 2048;
 /// Attempts begun in one turn.
 const STARTS: usize = 128;
 /// Sessions fetched from memory together: few enough to be there still when the last one's turn comes.
@@ -118,6 +120,8 @@ pub(super) struct Shard {
     /// Checkers of hosts that keep connections.
     kept: HashMap<SessionId, Box<dyn HostChecker>>,
     inputs: mpsc::Receiver<Input>,
+    /// A change of hosts that is being made; others wait for it, and so do readers.
+    reset: Option<(Reset, MembershipChange)>,
     in_flight: usize,
     published: Option<Instant>,
     dirty: bool,
@@ -152,6 +156,7 @@ impl Shard {
             waiting: VecDeque::new(),
             kept: HashMap::new(),
             inputs,
+            reset: None,
             in_flight,
             published: None,
             dirty: false,
@@ -244,7 +249,7 @@ impl Shard {
 
     /// Whether there is something to do without waiting for it.
     fn busy(&self) -> bool {
-        !self.queue.is_empty() && self.has_room()
+        self.reset.is_some() || (!self.queue.is_empty() && self.has_room())
     }
 
     fn has_room(&self) -> bool {
@@ -321,6 +326,10 @@ impl Shard {
     /// Takes changes that wait; false when there will be no more.
     fn take_inputs(&mut self) -> bool {
         for _ in 0..INPUTS {
+            if self.reset.is_some() {
+                self.continue_reset();
+                return true;
+            }
             match self.inputs.try_recv() {
                 Ok(input) => self.take(input),
                 Err(mpsc::error::TryRecvError::Empty) => return true,
@@ -330,14 +339,32 @@ impl Shard {
         true
     }
 
+    fn continue_reset(&mut self) {
+        let now = clock::now();
+        let Some((reset, membership)) = &mut self.reset else {
+            return;
+        };
+        if let Some(changed) = self.clusters.continue_reset(now, reset, HOSTS) {
+            if changed {
+                membership.count();
+            }
+            self.reset = None;
+        }
+        self.act(now);
+    }
+
     fn take(&mut self, input: Input) {
         let now = clock::now();
         self.dirty = true;
         match input {
+            Input::Update(Update::Reset { cluster, hosts }, _, membership) => {
+                let reset = self.clusters.begin_reset(&cluster, hosts);
+                self.reset = reset.map(|reset| (reset, membership));
+            }
             Input::Update(update, runtime, membership) => {
                 let name = runtime
                     .as_ref()
-                    .map(|runtime| Arc::clone(&runtime.entry.name));
+                    .map(|runtime| Arc::clone(&runtime.entry.key));
                 let removed = match &update {
                     Update::RemoveCluster(name) => self.clusters.id(name),
                     _ => None,
@@ -580,7 +607,7 @@ impl Shard {
 
     /// Shows readers what has changed, at most every [`PUBLISH_EVERY`].
     fn publish(&mut self) {
-        if !self.dirty {
+        if !self.dirty || self.reset.is_some() {
             return;
         }
         let now = clock::now();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Waits that grow by half each time, up to a cap, each by chance within its upper half.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     base: Duration,
     max: Duration,
     next: Duration,
@@ -13,11 +13,11 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// The first wait, unless `retry_back_off` says otherwise.
-    pub(super) const BASE: Duration = Duration::from_millis(500);
+    pub(crate) const BASE: Duration = Duration::from_millis(500);
     /// The longest wait, unless `retry_back_off` says otherwise.
-    pub(super) const MAX: Duration = Duration::from_secs(30);
+    pub(crate) const MAX: Duration = Duration::from_secs(30);
 
-    pub(super) fn new(base: Duration, max: Duration, seed: u64) -> Self {
+    pub(crate) fn new(base: Duration, max: Duration, seed: u64) -> Self {
         Self {
             base,
             max: max.max(base),
@@ -27,11 +27,11 @@ impl Backoff {
     }
 
     /// The server has answered: the next wait is the first again.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.next = self.base;
     }
 
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let ceiling = self.next;
         self.next = (ceiling * 3 / 2).min(self.max);
         ceiling.mul_f64(0.5 + self.random.f64() / 2.0)

@@ -29,7 +29,7 @@ mod google;
 mod tls;
 
 use tls::Tls;
-pub(super) use tls::TlsError;
+pub(crate) use tls::TlsError;
 
 /// HTTP/2 pings, by which a connection that nobody answers on is found; where the cluster's
 /// `connection_keepalive` does not say otherwise.
@@ -42,13 +42,13 @@ const KEEPALIVE: Keepalive = Keepalive {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The clusters that `envoy_grpc` may name.
-pub(super) type Planes = BTreeMap<String, Arc<Cluster>>;
+pub(crate) type Planes = BTreeMap<String, Arc<Cluster>>;
 
 /// Where and how a control plane is reached.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(crate) struct Service {
     /// What logs call it: the cluster, or the target.
-    pub(super) name: Arc<str>,
+    pub(crate) name: Arc<str>,
     targets: Vec<Target>,
     authority: String,
     tls: Option<Tls>,
@@ -57,9 +57,9 @@ pub(super) struct Service {
     connect_timeout: Duration,
     metadata: Vec<Entry>,
     /// `max_receive_message_length`.
-    pub(super) message_bytes: Option<usize>,
+    pub(crate) message_bytes: Option<usize>,
     /// `retry_back_off`: base and longest wait.
-    pub(super) backoff: (Duration, Duration),
+    pub(crate) backoff: (Duration, Duration),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ enum Entry {
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectError {
+pub(crate) enum ConnectError {
     #[error("{0}: {1}")]
     Address(String, #[source] tonic::transport::Error),
     #[error("{0} cannot be looked up: {1}")]
@@ -100,7 +100,7 @@ impl Service {
     /// # Errors
     ///
     /// What it says cannot be done here; paths are relative to it.
-    pub(super) fn read(message: &GrpcService, planes: &Planes) -> Result<Self, ConfigError> {
+    pub(crate) fn read(message: &GrpcService, planes: &Planes) -> Result<Self, ConfigError> {
         let (mut service, retry) = match &message.target_specifier {
             None => return Err(ConfigError::new("target_specifier", "value is required")),
             Some(TargetSpecifier::EnvoyGrpc(envoy)) => {
@@ -140,7 +140,7 @@ impl Service {
     }
 
     /// Whether the certificates that it needs can be read now.
-    pub(super) fn check_files(&self) -> Result<(), TlsError> {
+    pub(crate) fn check_files(&self) -> Result<(), TlsError> {
         match &self.tls {
             Some(tls) => tls.client(None).map(drop),
             None => Ok(()),
@@ -148,7 +148,7 @@ impl Service {
     }
 
     /// What is to stand in the headers of each stream.
-    pub(super) fn metadata(&self) -> tonic::metadata::MetadataMap {
+    pub(crate) fn metadata(&self) -> tonic::metadata::MetadataMap {
         let mut map = tonic::metadata::MetadataMap::new();
         for entry in &self.metadata {
             match entry.clone() {
@@ -161,7 +161,7 @@ impl Service {
 
     /// Connects to the first address that lets us, beginning with number `turn`, which is then the number of
     /// the one after it.
-    pub(super) async fn connect(&self, turn: &mut usize) -> Result<Channel, ConnectError> {
+    pub(crate) async fn connect(&self, turn: &mut usize) -> Result<Channel, ConnectError> {
         let mut last = ConnectError::NoAddress;
         let mut addresses = Vec::new();
         for target in &self.targets {

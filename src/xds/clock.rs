@@ -9,7 +9,7 @@ use super::state::Time;
     clippy::disallowed_methods,
     reason = "the driver's one reading of the clock"
 )]
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
@@ -18,7 +18,7 @@ pub(super) fn now() -> Instant {
     clippy::disallowed_methods,
     reason = "the driver's one reading of the wall clock"
 )]
-pub(super) fn time() -> Time {
+pub(crate) fn time() -> Time {
     Time {
         now: now(),
         wall: SystemTime::now(),

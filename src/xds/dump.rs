@@ -41,7 +41,7 @@ pub struct ErrorState {
 }
 
 impl ErrorState {
-    pub(super) fn new(body: &Any, version: Arc<str>, at: SystemTime, error: &ConfigError) -> Self {
+    pub(crate) fn new(body: &Any, version: Arc<str>, at: SystemTime, error: &ConfigError) -> Self {
         Self {
             failed_configuration: body.clone(),
             last_update_attempt: at,

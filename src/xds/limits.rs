@@ -29,7 +29,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    pub(super) fn hosts(&self, count: usize) -> Result<(), ConfigError> {
+    pub(crate) fn hosts(&self, count: usize) -> Result<(), ConfigError> {
         if count <= self.hosts {
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Limits {
         Err(ConfigError::new("endpoints", reason))
     }
 
-    pub(super) fn name(&self, name: &str) -> Result<(), ConfigError> {
+    pub(crate) fn name(&self, name: &str) -> Result<(), ConfigError> {
         if name.len() <= self.name_bytes {
             return Ok(());
         }

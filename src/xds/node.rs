@@ -4,7 +4,7 @@ use crate::proto::envoy::config::core::v3::Node;
 use crate::proto::envoy::config::core::v3::node::UserAgentVersionType;
 
 /// `node` of the bootstrap, with the name of this program where it has none.
-pub(super) fn identify(mut node: Node) -> Node {
+pub(crate) fn identify(mut node: Node) -> Node {
     if node.user_agent_name.is_empty() {
         env!("CARGO_PKG_NAME").clone_into(&mut node.user_agent_name);
     }

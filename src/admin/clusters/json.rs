@@ -43,7 +43,7 @@ impl super::Form for Form {
         layout.item(to);
         layout.open(to, '{');
         layout.string_if_any(to, "name", &cluster.config.name);
-        layout.flag_if_set(to, "added_via_api", cluster.origin == Origin::Dynamic);
+        layout.flag_if_set(to, "added_via_api", cluster.origin != Origin::Static);
     }
 
     fn host(&mut self, to: &mut String, _: &Viewed, view: &HostView) {

@@ -46,7 +46,7 @@ impl super::Form for Form {
                 line(&format!("{priority}::{what}"), &value);
             }
         }
-        line("added_via_api", &(cluster.origin == Origin::Dynamic));
+        line("added_via_api", &(cluster.origin != Origin::Static));
     }
 
     fn host(&mut self, to: &mut String, cluster: &Viewed, view: &HostView) {

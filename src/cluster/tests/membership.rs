@@ -79,3 +79,35 @@ fn drivers_with_a_share_each_hold_every_host_once_and_count_together() {
     assert_eq!(counted.membership.total.value(), 0);
     assert_eq!(counted.check(&"".into()).healthy.value(), 0);
 }
+
+#[test]
+fn hosts_that_are_told_in_steps_are_as_if_told_at_once() {
+    let mut world = World::healthy(&[1, 2, 3]);
+    let told: Arc<[_]> = [2, 3, 4, 5].map(|port| Arc::new(host(port))).into();
+    let mut reset = world.clusters.begin_reset("c", told).unwrap();
+    let mut steps = 1;
+    let changed = loop {
+        match world.clusters.continue_reset(world.now, &mut reset, 2) {
+            Some(changed) => break changed,
+            None => steps += 1,
+        }
+    };
+    // Four hosts, then five slots.
+    assert_eq!((changed, steps), (true, 5));
+    let mut begun = 0;
+    while let Some(action) = world.clusters.poll_action() {
+        begun += usize::from(matches!(action, Action::Start(_)));
+    }
+    assert_eq!(begun, 2);
+    let (_, part) = world.clusters.poll_part().unwrap();
+    let flags: BTreeMap<_, _> = part
+        .hosts
+        .iter()
+        .map(|view| (view.host.address.clone(), view.flags))
+        .collect();
+    let failed = HealthFlags::FAILED_ACTIVE_HC;
+    let none = HealthFlags::NONE;
+    let wanted = [(1, PENDING), (2, none), (3, none), (4, failed), (5, failed)];
+    let wanted = wanted.map(|(port, flags)| (address(port), flags));
+    assert_eq!(flags, wanted.into());
+}

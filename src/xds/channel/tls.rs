@@ -62,7 +62,7 @@ enum Names {
 
 /// Why TLS cannot be spoken.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::xds) enum TlsError {
+pub(crate) enum TlsError {
     #[error("{what} {path:?} cannot be read: {error}")]
     File {
         what: &'static str,

@@ -1,0 +1,298 @@
+//! `/config_dump`: the configuration that is in force, and what was refused of it.
+//!
+//! `envoy.admin.v3.ConfigDump` by the protobuf JSON mapping, under proto names and without default values.
+//! What only Envoy has, such as listeners, is left out. Where else it differs: refused clusters are shown with
+//! their `error_state`, those without a good form among the warming ones; assignments are shown as they came,
+//! with version and time, and not as the hosts that they became; fields that are not known here are not shown,
+//! nor is any message of an unknown type, since it may hold secrets; `mask` is refused.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::extract::State;
+use axum::response::Response;
+use prost::{Message as _, Name as _};
+use prost_types::{Any, Timestamp};
+
+use super::answer::{self, Refused};
+use super::query::{Filter, Query};
+use super::{Admin, Shared};
+use crate::proto::envoy::config::cluster::v3::Cluster;
+use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use crate::proto::{TYPE_URL_PREFIX, type_url};
+
+mod message;
+
+use message::Text;
+
+const BOOTSTRAP: &str = "envoy.admin.v3.BootstrapConfigDump";
+const CLUSTERS: &str = "envoy.admin.v3.ClustersConfigDump";
+const ENDPOINTS: &str = "envoy.admin.v3.EndpointsConfigDump";
+
+pub(super) async fn page(
+    State(shared): State<Arc<Shared>>,
+    query: Query,
+) -> Result<Response, Refused> {
+    if query.has("mask") {
+        let message = "mask is not supported here: use resource and name_regex\n";
+        return Err(Refused::bad_request(message));
+    }
+    let asked = Asked {
+        resource: query.get("resource").map(str::to_owned),
+        endpoints: query.has("include_eds"),
+        names: query.whole("name_regex")?,
+    };
+    let of = Arc::clone(&shared);
+    let text = answer::off_runtime(&shared, move || dump(&of.admin, &asked)).await??;
+    Ok(answer::json(text))
+}
+
+/// What of the configuration is asked for.
+struct Asked {
+    resource: Option<String>,
+    endpoints: bool,
+    names: Filter,
+}
+
+/// Resources of one kind, as they are shown together.
+struct List {
+    /// The field that they are in, within which message.
+    field: &'static str,
+    of: &'static str,
+    /// The name of their own message, after that of `of`.
+    message: &'static str,
+    /// The field that holds each.
+    inner: &'static str,
+    entries: Vec<Entry>,
+}
+
+/// One resource.
+#[derive(Default)]
+struct Entry {
+    name: Arc<str>,
+    version: Arc<str>,
+    resource: Option<Any>,
+    updated: Option<SystemTime>,
+    error: Option<Failure>,
+}
+
+/// `envoy.admin.v3.UpdateFailureState`.
+struct Failure {
+    configuration: Any,
+    at: SystemTime,
+    details: Arc<str>,
+    version: Arc<str>,
+}
+
+fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
+    let (version, lists) = lists(admin, asked);
+    let mut text = Text::default();
+    text.layout.open(&mut text.to, '{');
+    match asked.resource.as_deref() {
+        None => {
+            text.layout.open_key(&mut text.to, "configs", '[');
+            bootstrap(&mut text, admin);
+            whole(&mut text, CLUSTERS, &version, &lists[..3]);
+            if asked.endpoints {
+                whole(&mut text, ENDPOINTS, "", &lists[3..]);
+            }
+            text.layout.close(&mut text.to, ']');
+        }
+        Some("bootstrap") => {
+            let message = "bootstrap is not a repeated field\n";
+            return Err(Refused::bad_request(message));
+        }
+        Some(resource) => {
+            let list = lists.iter().find(|list| list.field == resource);
+            let list = list.filter(|list| asked.endpoints || list.of != ENDPOINTS);
+            let Some(list) = list else {
+                let message = format!("{resource} not found in config dump\n");
+                return Err(Refused::not_found(message));
+            };
+            if !list.entries.is_empty() {
+                text.layout.open_key(&mut text.to, "configs", '[');
+                let message = format!("{TYPE_URL_PREFIX}{}.{}", list.of, list.message);
+                for entry in &list.entries {
+                    write_entry(&mut text, Some(&message), list.inner, entry);
+                }
+                text.layout.close(&mut text.to, ']');
+            }
+        }
+    }
+    text.layout.close(&mut text.to, '}');
+    text.to.push('\n');
+    Ok(text.to)
+}
+
+/// The version of the clusters, and all that is asked for by name.
+fn lists(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 5]) {
+    let (mut of_file, mut assigned) = (Vec::new(), Vec::new());
+    if let Some((bootstrap, loaded)) = admin.bootstrap.as_deref() {
+        let clusters = bootstrap.static_resources.iter();
+        for cluster in clusters.flat_map(|resources| &resources.clusters) {
+            of_file.push(static_cluster(cluster, *loaded));
+            let assignment = cluster.load_assignment.as_ref();
+            assigned.extend(assignment.map(|a| static_endpoints(cluster, a, *loaded)));
+        }
+    }
+    let (version, told, endpoints) = told(admin);
+    let (active, warming) = told.into_iter().partition(|entry| {
+        let cluster = admin.engine.cluster(&entry.name);
+        entry.resource.is_some() && cluster.is_some_and(|c| c.snapshot().initialized())
+    });
+    let list = |field, of, message, inner, mut entries: Vec<Entry>| {
+        entries.retain(|entry| asked.names.finds(&entry.name));
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        List {
+            field,
+            of,
+            message,
+            inner,
+            entries,
+        }
+    };
+    let cluster = |field, message, entries| list(field, CLUSTERS, message, "cluster", entries);
+    let assignment =
+        |field, message, entries| list(field, ENDPOINTS, message, "endpoint_config", entries);
+    let lists = [
+        cluster("static_clusters", "StaticCluster", of_file),
+        cluster("dynamic_active_clusters", "DynamicCluster", active),
+        cluster("dynamic_warming_clusters", "DynamicCluster", warming),
+        assignment("static_endpoint_configs", "StaticEndpointConfig", assigned),
+        assignment(
+            "dynamic_endpoint_configs",
+            "DynamicEndpointConfig",
+            endpoints,
+        ),
+    ];
+    (version, lists)
+}
+
+fn static_cluster(cluster: &Cluster, loaded: SystemTime) -> Entry {
+    Entry {
+        name: cluster.name.as_str().into(),
+        resource: Some(Any {
+            type_url: type_url::<Cluster>(),
+            value: cluster.encode_to_vec(),
+        }),
+        updated: Some(loaded),
+        ..Entry::default()
+    }
+}
+
+fn static_endpoints(
+    cluster: &Cluster,
+    assignment: &ClusterLoadAssignment,
+    loaded: SystemTime,
+) -> Entry {
+    Entry {
+        name: cluster.name.as_str().into(),
+        resource: Some(Any {
+            type_url: type_url::<ClusterLoadAssignment>(),
+            value: assignment.encode_to_vec(),
+        }),
+        updated: Some(loaded),
+        ..Entry::default()
+    }
+}
+
+/// What control planes told: the version of the clusters, these, and assignments.
+#[cfg(feature = "xds")]
+fn told(admin: &Admin) -> (Arc<str>, Vec<Entry>, Vec<Entry>) {
+    let Some(dump) = &admin.dump else {
+        return Default::default();
+    };
+    let entries = |records: Vec<crate::xds::Record>| records.into_iter().map(Entry::from);
+    (
+        dump.clusters_version(),
+        entries(dump.clusters()).collect(),
+        entries(dump.endpoints()).collect(),
+    )
+}
+
+#[cfg(not(feature = "xds"))]
+fn told(_: &Admin) -> (Arc<str>, Vec<Entry>, Vec<Entry>) {
+    Default::default()
+}
+
+#[cfg(feature = "xds")]
+impl From<crate::xds::Record> for Entry {
+    fn from(record: crate::xds::Record) -> Self {
+        Self {
+            name: record.name,
+            version: record.version_info.unwrap_or_default(),
+            resource: record.resource,
+            updated: record.last_updated,
+            error: record.error_state.map(|error| Failure {
+                configuration: error.failed_configuration,
+                at: error.last_update_attempt,
+                details: error.details,
+                version: error.version_info,
+            }),
+        }
+    }
+}
+
+fn bootstrap(text: &mut Text, admin: &Admin) {
+    let Some((bootstrap, loaded)) = admin.bootstrap.as_deref() else {
+        return;
+    };
+    begin(text, Some(&format!("{TYPE_URL_PREFIX}{BOOTSTRAP}")));
+    text.layout.key(&mut text.to, "bootstrap");
+    let name = crate::proto::envoy::config::bootstrap::v3::Bootstrap::full_name();
+    text.bytes_as(&name, &bootstrap.encode_to_vec());
+    time(text, "last_updated", Some(*loaded));
+    text.layout.close(&mut text.to, '}');
+}
+
+fn whole(text: &mut Text, message: &str, version: &str, lists: &[List]) {
+    begin(text, Some(&format!("{TYPE_URL_PREFIX}{message}")));
+    text.layout
+        .string_if_any(&mut text.to, "version_info", version);
+    for list in lists.iter().filter(|list| !list.entries.is_empty()) {
+        text.layout.open_key(&mut text.to, list.field, '[');
+        for entry in &list.entries {
+            write_entry(text, None, list.inner, entry);
+        }
+        text.layout.close(&mut text.to, ']');
+    }
+    text.layout.close(&mut text.to, '}');
+}
+
+fn write_entry(text: &mut Text, message: Option<&str>, inner: &str, entry: &Entry) {
+    begin(text, message);
+    let Text { layout, to } = text;
+    layout.string_if_any(to, "version_info", &entry.version);
+    if let Some(resource) = &entry.resource {
+        text.layout.key(&mut text.to, inner);
+        text.any(resource);
+    }
+    time(text, "last_updated", entry.updated);
+    if let Some(error) = &entry.error {
+        text.layout.open_key(&mut text.to, "error_state", '{');
+        text.layout.key(&mut text.to, "failed_configuration");
+        text.any(&error.configuration);
+        time(text, "last_update_attempt", Some(error.at));
+        let Text { layout, to } = text;
+        layout.string_if_any(to, "details", &error.details);
+        layout.string_if_any(to, "version_info", &error.version);
+        layout.close(to, '}');
+    }
+    text.layout.close(&mut text.to, '}');
+}
+
+fn begin(text: &mut Text, message: Option<&str>) {
+    let Text { layout, to } = text;
+    layout.item(to);
+    layout.open(to, '{');
+    layout.string_if_any(to, "@type", message.unwrap_or_default());
+}
+
+/// In milliseconds, as by Envoy.
+fn time(text: &mut Text, name: &str, at: Option<SystemTime>) {
+    if let Some(at) = at {
+        let mut at = Timestamp::from(at);
+        at.nanos -= at.nanos % 1_000_000;
+        text.layout.string(&mut text.to, name, &at.to_string());
+    }
+}
