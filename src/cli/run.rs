@@ -1,6 +1,7 @@
 //! `xds-health run`: the daemon.
 
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -179,7 +180,7 @@ impl AdminPort {
     async fn bind(address: &Address) -> io::Result<Self> {
         let bound = match address {
             Address::Ip(address) => TcpListener::bind(address).await.map(Self::Tcp),
-            Address::Pipe(path) => UnixListener::bind(&**path).map(Self::Pipe),
+            Address::Pipe(path) => bind_pipe(path).map(Self::Pipe),
             Address::Internal(_) => Err(io::ErrorKind::Unsupported.into()),
         };
         match bound {
@@ -203,6 +204,19 @@ impl AdminPort {
             Self::Pipe(listener) => admin::serve(listener, router, limits, stop).await,
         }
     }
+}
+
+/// Listens at a path, or, after an `@`, at an abstract name. A socket that nobody listens at any more, as a
+/// daemon leaves it, makes room.
+fn bind_pipe(path: &str) -> io::Result<UnixListener> {
+    if let Some(name) = path.strip_prefix('@') {
+        return UnixListener::bind(format!("\0{name}"));
+    }
+    let left = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if left && std::os::unix::net::UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
 }
 
 /// What the daemon is told by signals.

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use crate::command::ran;
 use crate::config::{ADMIN, OFTEN, bootstrap, check, sink};
-use crate::daemon::{Answering, Daemon, eventually};
-use crate::http::get;
+use crate::daemon::{Answering, Daemon};
+use crate::http::{exchange_over, get};
 use crate::peer::Peer;
 
 /// An event as Envoy writes it, but for its time: `before` and `after` are what stands around that.
@@ -232,20 +233,30 @@ async fn without_an_admin_section_no_port_is_open() {
 #[tokio::test]
 async fn an_admin_section_with_a_path_opens_a_socket_there() {
     let host = Answering::new().await;
-    let config = bootstrap(
-        "admin: {address: {pipe: {path: admin.sock}}}",
-        &[host.address],
-        &[check(OFTEN)],
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("admin.sock");
+    let section = format!("admin: {{address: {{pipe: {{path: {}}}}}}}", path.display());
+    let config = bootstrap(&section, &[host.address], &[check(OFTEN)], "");
+    // As left by one that was killed.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+
+    let mut daemon = Daemon::start(&config, &[]);
+    host.until_attempts(2).await;
+    let request = b"GET /server_info HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+    let answer = exchange_over(stream, request).await;
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+
+    let second = ran(
+        daemon.directory.path(),
+        &["run", "-c", "bootstrap.yaml"],
         "",
     );
-    let mut daemon = Daemon::start(&config, &[]);
-    let path = daemon.path("admin.sock");
-    eventually("the socket", || path.exists().then_some(())).await;
-    let answer = crate::http::exchange_over(
-        tokio::net::UnixStream::connect(&path).await.unwrap(),
-        b"GET /server_info HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-    )
-    .await;
-    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    assert_eq!(second.code, Some(3));
+    let complaint = format!(
+        "error: admin port {}: Address already in use",
+        path.display()
+    );
+    assert!(second.err.starts_with(&complaint), "{}", second.err);
     daemon.stop().await;
 }
