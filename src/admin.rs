@@ -59,6 +59,8 @@ pub struct Admin {
     bootstrap: Option<Arc<(Bootstrap, SystemTime)>>,
     #[cfg(feature = "xds")]
     dump: Option<crate::xds::Dump>,
+    #[cfg(feature = "hds")]
+    hds_dump: Option<crate::hds::Dump>,
 }
 
 impl Admin {
@@ -72,6 +74,8 @@ impl Admin {
             bootstrap: None,
             #[cfg(feature = "xds")]
             dump: None,
+            #[cfg(feature = "hds")]
+            hds_dump: None,
         }
     }
 
@@ -98,6 +102,13 @@ impl Admin {
     #[cfg(feature = "xds")]
     pub fn with_dump(mut self, dump: crate::xds::Dump) -> Self {
         self.dump = Some(dump);
+        self
+    }
+
+    /// The same, with what a health discovery service told, for `/config_dump`.
+    #[cfg(feature = "hds")]
+    pub fn with_hds_dump(mut self, dump: crate::hds::Dump) -> Self {
+        self.hds_dump = Some(dump);
         self
     }
 }

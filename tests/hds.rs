@@ -4,7 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
+#[cfg(feature = "admin")]
+#[path = "common/http.rs"]
+mod http;
 
+#[cfg(feature = "admin")]
+#[path = "hds/dump.rs"]
+mod dump;
 #[path = "hds/server.rs"]
 mod server;
 

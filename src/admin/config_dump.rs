@@ -1,7 +1,8 @@
 //! `/config_dump`: the configuration that is in force, and what was refused of it.
 //!
 //! `envoy.admin.v3.ConfigDump` by the protobuf JSON mapping, under proto names and without default values.
-//! What only Envoy has, such as listeners, is left out. Where else it differs: refused clusters are shown with
+//! What only Envoy has, such as listeners, is left out. What a health discovery service told, which Envoy does not
+//! show, stands last, in a form of our own. Where else it differs: refused clusters are shown with
 //! their `error_state`, those without a good form among the warming ones; assignments are shown as they came,
 //! with version and time, and not as the hosts that they became; fields that are not known here are not shown,
 //! nor is any message of an unknown type, since it may hold secrets; `mask` is refused.
@@ -28,6 +29,8 @@ use message::Text;
 const BOOTSTRAP: &str = "envoy.admin.v3.BootstrapConfigDump";
 const CLUSTERS: &str = "envoy.admin.v3.ClustersConfigDump";
 const ENDPOINTS: &str = "envoy.admin.v3.EndpointsConfigDump";
+/// What Envoy does not show: clusters that a health discovery service told.
+const HDS: &str = "xds_health.HdsConfigDump";
 
 pub(super) async fn page(
     State(shared): State<Arc<Shared>>,
@@ -94,7 +97,10 @@ fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
             bootstrap(&mut text, admin);
             whole(&mut text, CLUSTERS, &version, &lists[..3]);
             if asked.endpoints {
-                whole(&mut text, ENDPOINTS, "", &lists[3..]);
+                whole(&mut text, ENDPOINTS, "", &lists[3..5]);
+            }
+            if !lists[5].entries.is_empty() {
+                whole(&mut text, HDS, "", &lists[5..]);
             }
             text.layout.close(&mut text.to, ']');
         }
@@ -125,7 +131,7 @@ fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
 }
 
 /// The version of the clusters, and all that is asked for by name.
-fn lists(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 5]) {
+fn lists(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 6]) {
     let (mut of_file, mut assigned) = (Vec::new(), Vec::new());
     if let Some((bootstrap, loaded)) = admin.bootstrap.as_deref() {
         let clusters = bootstrap.static_resources.iter();
@@ -163,6 +169,13 @@ fn lists(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 5]) {
             "dynamic_endpoint_configs",
             "DynamicEndpointConfig",
             endpoints,
+        ),
+        list(
+            "cluster_health_checks",
+            HDS,
+            "ClusterHealthCheck",
+            "cluster_health_check",
+            told_by_hds(admin),
         ),
     ];
     (version, lists)
@@ -213,6 +226,19 @@ fn told(admin: &Admin) -> (Arc<str>, Vec<Entry>, Vec<Entry>) {
 #[cfg(not(feature = "xds"))]
 fn told(_: &Admin) -> (Arc<str>, Vec<Entry>, Vec<Entry>) {
     Default::default()
+}
+
+/// What a health discovery service told.
+#[cfg(feature = "hds")]
+fn told_by_hds(admin: &Admin) -> Vec<Entry> {
+    let dump = admin.hds_dump.as_ref();
+    let records = dump.map(|dump| dump.clusters()).unwrap_or_default();
+    records.into_iter().map(Entry::from).collect()
+}
+
+#[cfg(not(feature = "hds"))]
+fn told_by_hds(_: &Admin) -> Vec<Entry> {
+    Vec::new()
 }
 
 #[cfg(feature = "xds")]

@@ -108,15 +108,19 @@ async fn serve(
     }
     let dump = client.dump();
     tokio::spawn(follow(client, resolver, from_dns, engine.clone()));
+    let hds_dump = hds.as_ref().map(crate::hds::Client::dump);
     if let Some(hds) = hds {
         tokio::spawn(hds.run(engine.clone()));
     }
     let (stop, mut stopping) = watch::channel(());
     let served = listener.map(|listener| {
-        let admin = Admin::new(engine.clone())
+        let mut admin = Admin::new(engine.clone())
             .with_node(bootstrap.node)
             .with_bootstrap(message, now())
             .with_dump(dump);
+        if let Some(dump) = hds_dump {
+            admin = admin.with_hds_dump(dump);
+        }
         tokio::spawn(listener.serve(admin::router(admin), async move {
             // The sender goes when the daemon stops.
             while stopping.changed().await.is_ok() {}
