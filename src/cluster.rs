@@ -16,20 +16,23 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 use crate::config::{ClusterConfig, HealthCheck};
-use crate::event::{EventKind, Failure, FailureType, HealthCheckEvent, Outcome, Reason, Shortage};
-use crate::host::{Address, HealthFlags, Host};
+use crate::event::Shortage;
+use crate::host::Address;
 use crate::schedule::Wheel;
-use crate::session::{
-    AttemptId, Completion, Context, Due, IntervalKind, IntervalLimits, Session, Traffic,
-};
+use crate::session::{AttemptId, Due, IntervalLimits, Session, Traffic};
 use crate::snapshot::Part;
 use crate::stats::{CheckStats, ClusterStats};
 
+mod action;
 mod changes;
+mod hosts;
 mod members;
+mod outcomes;
+mod sessions;
 
-pub(crate) use changes::Reset;
+pub use action::{Action, Notice, SessionView, Started};
 pub use changes::Update;
+pub(crate) use hosts::Reset;
 use members::Members;
 
 /// Names a session of a [`Clusters`]; given anew once its session is gone.
@@ -94,84 +97,6 @@ impl Share {
     pub fn takes(self, address: &Address) -> bool {
         self.of == 1 || members::hash(address) % self.of as u64 == self.index as u64
     }
-}
-
-/// What the driver is to do.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Action {
-    /// Begin an attempt when there is room: see [`Clusters::start`].
-    Start(SessionId),
-    /// The attempt's time is up: end it with [`Clusters::handle_outcome`].
-    Expire(SessionId, AttemptId),
-    /// End the attempt and report nothing.
-    Cancel(SessionId, AttemptId),
-    /// The session is gone: whatever was kept for it can go too.
-    Forget(SessionId),
-    /// Tell whoever listens to events.
-    Event(Notice),
-}
-
-/// A [`HealthCheckEvent`] to be, but for the wall clock's time.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Notice {
-    /// The cluster.
-    pub cluster: ClusterId,
-    /// Position of the check in its cluster.
-    pub check: usize,
-    /// The cluster's name.
-    pub name: Arc<str>,
-    /// The check's name.
-    pub check_name: Arc<str>,
-    /// The host.
-    pub host: Arc<Host>,
-    /// What happened.
-    pub kind: EventKind,
-    /// Why, for failures.
-    pub reason: Option<Reason>,
-    /// From sending to the answer, for successes.
-    pub round_trip: Option<Duration>,
-}
-
-/// An attempt that was begun.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Started<'a> {
-    /// By how much it begins late.
-    pub lag: Duration,
-    /// It is the first of its session.
-    pub first_check: bool,
-    /// The cluster.
-    pub cluster: ClusterId,
-    /// Position of the check in its cluster.
-    pub check: usize,
-    /// The host.
-    pub host: &'a Arc<Host>,
-}
-
-/// What a session is up to, for whoever asks why a host is as it is.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct SessionView {
-    /// Name of the check.
-    pub check: Arc<str>,
-    /// The check fails the host.
-    pub failed: bool,
-    /// No attempt has been completed.
-    pub first_check: bool,
-    /// Successes in a row, toward `healthy_threshold`.
-    pub successes: u32,
-    /// Failures in a row, toward `unhealthy_threshold`.
-    pub failures: u32,
-    /// An attempt runs.
-    pub attempting: bool,
-    /// The next attempt, or the running one's deadline; none while it waits for its turn.
-    pub due: Option<Instant>,
-    /// The interval that rules the wait.
-    pub waits_by: IntervalKind,
-    /// The last success's round trip.
-    pub round_trip: Option<Duration>,
 }
 
 /// A session with its place.
@@ -377,91 +302,6 @@ impl Clusters {
         }
     }
 
-    /// Reports how an attempt ended; one that does not run is ignored.
-    pub fn handle_outcome(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        attempt: AttemptId,
-        outcome: Outcome,
-        round_trip: Option<Duration>,
-    ) {
-        let Some(slot) = self.sessions.get_mut(id.index()) else {
-            return;
-        };
-        let Some(cluster) = self.clusters.get(slot.cluster.index()) else {
-            return;
-        };
-        let Some(check) = cluster.checks.get(usize::from(slot.check)) else {
-            return;
-        };
-        let mut random = || self.random.u64(..);
-        let mut cx = Context {
-            check: &check.config,
-            traffic: cluster.traffic(),
-            limits: self.limits,
-            random: &mut random,
-        };
-        let was = Was::of(&slot.session);
-        let Some(completion) = slot.session.handle_outcome(now, attempt, &outcome, &mut cx) else {
-            return;
-        };
-        match &outcome {
-            Outcome::Success { .. } => {
-                check.stats.success.inc();
-                if let Some(rtt) = round_trip {
-                    let micros = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
-                    slot.round_trip_micros = micros.max(1);
-                }
-            }
-            Outcome::Failure(failure) => {
-                check.stats.failure.inc();
-                check.stats.reasons[failure.reason.index()].inc();
-                if matches!(
-                    failure.failure_type,
-                    FailureType::Network | FailureType::NetworkTimeout
-                ) {
-                    check.stats.network_failure.inc();
-                }
-            }
-        }
-        match slot.session.poll_timeout() {
-            Some(at) => self.wheel.set(id.key(), at),
-            None => self.wheel.clear(id.key()),
-        }
-        let failure = match outcome {
-            Outcome::Success { .. } => None,
-            Outcome::Failure(failure) => Some(failure),
-        };
-        self.complete(now, id, was, &completion, failure, round_trip);
-    }
-
-    /// Fails a host from outside under every check of it, whatever the thresholds: Envoy's passive failure.
-    pub fn set_unhealthy(&mut self, now: Instant, cluster: ClusterId, address: &Address) {
-        let Some(at) = self.clusters.get(cluster.index()) else {
-            return;
-        };
-        let hosts = at.members.at_address(&at.part.hosts, address);
-        for host in hosts {
-            let mut next = self.clusters[cluster.index()].members.session(host);
-            while let Some(id) = next {
-                // A host pending removal goes with the first of its sessions that fails it.
-                let Some(slot) = self.sessions.get_mut(id.index()) else {
-                    break;
-                };
-                next = slot.next;
-                let Some(check) = check_of(&self.clusters, slot) else {
-                    continue;
-                };
-                let failure = Failure::new(FailureType::Passive, Reason::Passive);
-                let was = Was::of(&slot.session);
-                let completion = slot.session.set_unhealthy(&failure, &check.config);
-                check.stats.passive_failure.inc();
-                self.complete(now, id, was, &completion, Some(failure), None);
-            }
-        }
-    }
-
     /// This process could not run for so long: every deadline is put off, so that no attempt fails and no
     /// burst of them follows for what was missed. Costs a look at each session.
     pub fn postpone(&mut self, by: Duration) {
@@ -528,188 +368,6 @@ impl Clusters {
             }
         }
         views
-    }
-
-    /// What follows from a completion: gauges, flags, events, removal.
-    fn complete(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        was: Was,
-        completion: &Completion,
-        failure: Option<Failure>,
-        round_trip: Option<Duration>,
-    ) {
-        let slot = &self.sessions[id.index()];
-        let (cluster_id, host) = (slot.cluster, slot.host);
-        let cluster = &mut self.clusters[cluster_id.index()];
-        let check = &cluster.checks[usize::from(slot.check)];
-        let is = Was::of(&slot.session);
-        check.stats.healthy.shift(!was.failed, !is.failed);
-        check.stats.degraded.shift(was.degraded, is.degraded);
-        if was == is && failure.is_none() && completion.events == [None; 3] {
-            // One more success of many: the host's view says so already, and need not be fetched.
-            return;
-        }
-        if was.first_check {
-            cluster.unchecked -= 1;
-        }
-        let Some(view) = cluster.part.hosts.get(host as usize) else {
-            return;
-        };
-        for kind in completion.events.into_iter().flatten() {
-            self.actions.push_back(Action::Event(Notice {
-                cluster: cluster_id,
-                check: usize::from(slot.check),
-                name: Arc::clone(&cluster.config.name),
-                check_name: Arc::clone(&check.config.name),
-                host: Arc::clone(&view.host),
-                kind,
-                reason: failure.as_ref().map(|f| f.reason.clone()),
-                round_trip,
-            }));
-        }
-        let mut flags = view.flags.with(HealthFlags::PENDING_ACTIVE_HC, false);
-        if let Some(failure) = &failure
-            && failure.immediate
-        {
-            flags = flags.with(HealthFlags::EXCLUDED_VIA_IMMEDIATE_HC_FAIL, true);
-        }
-        let (failed, degraded) = (view.failed(), view.degraded());
-        let reason = failure.filter(|_| is.failed).map(|f| f.reason);
-        self.refresh(now, cluster_id, host, flags, reason);
-        let cluster = &self.clusters[cluster_id.index()];
-        let Some(view) = cluster.part.hosts.get(host as usize) else {
-            return;
-        };
-        cluster.stats.healthy.shift(!failed, !view.failed());
-        cluster.stats.degraded.shift(degraded, view.degraded());
-        if view.failed() && view.flags.intersects(HealthFlags::PENDING_DYNAMIC_REMOVAL) {
-            self.remove_host(now, cluster_id, host);
-            let cluster = &self.clusters[cluster_id.index()];
-            cluster.stats.membership.change.inc();
-        }
-        self.settle(cluster_id);
-    }
-
-    /// Makes a host's view and the membership equal what its sessions and `flags`, the rest, say.
-    fn refresh(
-        &mut self,
-        now: Instant,
-        id: ClusterId,
-        host: u32,
-        flags: HealthFlags,
-        reason: Option<Reason>,
-    ) {
-        let Some(cluster) = self.clusters.get_mut(id.index()) else {
-            return;
-        };
-        let (mut failed, mut degraded, mut timed_out, mut unknown) = (false, false, false, false);
-        let mut next = cluster.members.session(host);
-        let checked = next.is_some();
-        while let Some(slot) = next.and_then(|id| self.sessions.get(id.index())) {
-            failed |= slot.session.failed();
-            degraded |= slot.session.degraded();
-            timed_out |= slot.session.timed_out();
-            unknown |= !slot.session.known();
-            next = slot.next;
-        }
-        let Some(view) = cluster.part.hosts.get(host as usize) else {
-            return;
-        };
-        let flags = flags
-            .with(HealthFlags::FAILED_ACTIVE_HC, failed)
-            .with(HealthFlags::DEGRADED_ACTIVE_HC, degraded)
-            .with(HealthFlags::ACTIVE_HC_TIMEOUT, timed_out)
-            .with(
-                HealthFlags::PENDING_ACTIVE_HC,
-                checked && flags.intersects(HealthFlags::PENDING_ACTIVE_HC),
-            )
-            .with(
-                HealthFlags::EXCLUDED_VIA_IMMEDIATE_HC_FAIL,
-                failed && flags.intersects(HealthFlags::EXCLUDED_VIA_IMMEDIATE_HC_FAIL),
-            );
-        let was = view.flags;
-        let new_reason = match (failed, reason) {
-            (false, _) => view.reason.is_some().then_some(None),
-            (true, Some(reason)) if view.reason.as_deref() != Some(&reason) => {
-                Some(Some(Arc::new(reason)))
-            }
-            (true, _) => None,
-        };
-        if was == flags && view.unchecked == unknown && new_reason.is_none() {
-            return;
-        }
-        cluster.stats.membership.shift(was, flags);
-        if let Some(view) = cluster.part.hosts.get_mut(host as usize) {
-            if was != flags {
-                view.flags = flags;
-                view.since = now;
-            }
-            view.unchecked = unknown;
-            if let Some(reason) = new_reason {
-                view.reason = reason;
-            }
-        }
-        self.touch(id);
-    }
-
-    /// Marks a cluster's view as changed.
-    fn touch(&mut self, id: ClusterId) {
-        if let Some(cluster) = self.clusters.get_mut(id.index())
-            && !std::mem::replace(&mut cluster.dirty, true)
-        {
-            self.dirty.push(id);
-        }
-    }
-
-    /// A cluster whose hosts are known and all checked once is initialized, and stays so.
-    fn settle(&mut self, id: ClusterId) {
-        let Some(cluster) = self.clusters.get_mut(id.index()) else {
-            return;
-        };
-        if !cluster.part.initialized && cluster.hosts_known && cluster.unchecked == 0 {
-            cluster.part.initialized = true;
-            self.touch(id);
-        }
-    }
-}
-
-impl Notice {
-    /// The event, as of `timestamp`.
-    pub fn at(
-        self,
-        health_checker_type: crate::event::HealthCheckerType,
-        timestamp: std::time::SystemTime,
-    ) -> HealthCheckEvent {
-        HealthCheckEvent {
-            health_checker_type,
-            host: self.host,
-            cluster: self.name,
-            check: self.check_name,
-            kind: self.kind,
-            timestamp,
-            reason: self.reason,
-            round_trip: self.round_trip,
-        }
-    }
-}
-
-/// What a session's verdict was before a completion.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Was {
-    failed: bool,
-    degraded: bool,
-    first_check: bool,
-}
-
-impl Was {
-    fn of(session: &Session) -> Self {
-        Self {
-            failed: session.failed(),
-            degraded: session.degraded(),
-            first_check: session.first_check(),
-        }
     }
 }
 

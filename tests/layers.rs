@@ -61,7 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "proto", "host", "stats", "config", "snapshot", "engine", "xds",
+            "proto", "host", "stats", "config", "snapshot", "engine", "xds", "hds",
         ],
     ),
     (

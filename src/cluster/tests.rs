@@ -3,7 +3,9 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::config::{CheckerConfig, Discovery, TypedConfig};
-use crate::host::{EdsHealth, Health, Locality};
+use crate::event::{EventKind, Failure, FailureType, Outcome, Reason};
+use crate::host::{EdsHealth, Health, HealthFlags, Host, Locality};
+use crate::session::IntervalKind;
 use crate::snapshot::{HostView, Verdict};
 use crate::stats::{Counter, Stats};
 

@@ -39,6 +39,7 @@ pub(super) fn read_hosts(
 }
 
 /// A host by what stands alone, outside of any assignment.
+#[cfg(feature = "hds")]
 pub(super) fn read_endpoint(
     endpoint: &Endpoint,
     locality: &Arc<Locality>,

@@ -1,6 +1,5 @@
 //! `/config_dump` and `/init_dump`.
 
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -159,7 +158,7 @@ resources:
     std::fs::write(path("eds.yaml"), told).unwrap();
     let text = format!("dynamic_resources: {{cds_config: {}}}", by_file("cds.yaml"));
     let bootstrap = Bootstrap::from_yaml(&text, &mut Warnings::default()).unwrap();
-    let stats = Arc::new(Stats::default());
+    let stats = std::sync::Arc::new(Stats::default());
     let client = Client::new(&bootstrap, Registry::default(), stats).unwrap();
     let engine = engine();
     let admin = Admin::new(engine.clone()).with_dump(client.dump());

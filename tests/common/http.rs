@@ -1,5 +1,9 @@
 //! A small HTTP/1.1 client: one request a connection, over loopback.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its part of this"
+)]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
