@@ -12,9 +12,9 @@ use crate::session::{AttemptId, IntervalKind};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Begin an attempt when there is room: see [`Clusters::start`].
+    /// Begin an attempt when there is room: see [`Clusters::start`](super::Clusters::start).
     Start(SessionId),
-    /// The attempt's time is up: end it with [`Clusters::handle_outcome`].
+    /// The attempt's time is up: end it with [`Clusters::handle_outcome`](super::Clusters::handle_outcome).
     Expire(SessionId, AttemptId),
     /// End the attempt and report nothing.
     Cancel(SessionId, AttemptId),
