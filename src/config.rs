@@ -30,6 +30,7 @@ pub use bootstrap::{Admin, Bootstrap, Format};
 pub use cluster::{ClusterConfig, Discovery, EdsConfig, Thresholds};
 pub use dns::{DnsConfig, DnsEndpoint, LookupFamily};
 pub use dns_resolver::DnsResolverConfig;
+pub(crate) use error::Errors;
 pub use error::{At, ConfigError, Warnings};
 pub use file_sink::FileSinkConfig;
 pub use health_check::{CheckerConfig, HealthCheck, TypedConfig};

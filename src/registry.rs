@@ -12,8 +12,8 @@ use prost_reflect::DescriptorPool;
 
 use crate::checker::{Checker, CheckerFactory, udp::UdpFactory};
 use crate::config::{
-    At, CheckerConfig, ClusterConfig, ConfigError, HealthCheck, Resolved, TypedConfig, held,
-    resolve_with,
+    At, CheckerConfig, ClusterConfig, ConfigError, Errors, HealthCheck, Resolved, TypedConfig,
+    held, resolve_with,
 };
 use crate::feed::{EventSink, EventSinkFactory, FileSinkFactory};
 use crate::host::Host;
@@ -188,7 +188,7 @@ impl Registry {
             let sinks = sinks.iter().map(Option::as_ref);
             errors.note(self.sinks(sinks, path).map_err(at));
         }
-        errors.0
+        errors.finish(()).err()
     }
 
     /// Opens anew the files that event sinks write to, after they were moved away.
@@ -258,28 +258,6 @@ fn find<'a, 'b, F: ?Sized>(
         })
     })?;
     Ok((factory, resolved))
-}
-
-/// Gathers what is wrong in several places.
-#[derive(Default)]
-struct Errors(Option<ConfigError>);
-
-impl Errors {
-    fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
-        let error = match result {
-            Ok(value) => return Some(value),
-            Err(error) => error,
-        };
-        self.0 = Some(match self.0.take() {
-            Some(before) => before.and(error),
-            None => error,
-        });
-        None
-    }
-
-    fn finish<T>(self, value: T) -> Result<T, ConfigError> {
-        self.0.map_or(Ok(value), Err)
-    }
 }
 
 impl fmt::Debug for Registry {

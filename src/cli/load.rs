@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use crate::config::{At, Bootstrap, ClusterConfig, ConfigError, Format, Warnings, text::Document};
+use crate::config::{
+    At, Bootstrap, ClusterConfig, ConfigError, Errors, Format, Warnings, text::Document,
+};
 use crate::hds;
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
 use crate::registry::{Registry, Update};
@@ -80,24 +82,20 @@ fn load_bytes(
         Some(document) => Bootstrap::from_document(document, &mut warnings),
         None => Bootstrap::from_bytes(bytes, &mut warnings),
     };
-    let (result, wrong) = match read {
+    let loaded = match read {
         Ok(bootstrap) => {
             let message = message(bytes, &document).unwrap_or_default();
             build(bootstrap, message, warnings, registry, stats)
         }
-        Err(error) => (
-            None,
-            Some(also(error, wrong_checkers(bytes, &document, registry))),
-        ),
-    };
-    match (result, wrong) {
-        (Some(loaded), None) => Ok(loaded),
-        (_, Some(error)) => Err(match &document {
-            Some(document) => error.located_in(document).in_order(),
+        Err(error) => Err(match wrong_checkers(bytes, &document, registry) {
+            Some(more) => error.and(more),
             None => error,
         }),
-        (None, None) => Err(ConfigError::new("", "cannot be used")),
-    }
+    };
+    loaded.map_err(|error| match &document {
+        Some(document) => error.located_in(document).in_order(),
+        None => error,
+    })
 }
 
 fn build(
@@ -106,26 +104,18 @@ fn build(
     warnings: Warnings,
     registry: &Registry,
     stats: &Arc<Stats>,
-) -> (Option<Loaded>, Option<ConfigError>) {
-    let mut clusters = Vec::new();
-    let client = Client::new(&bootstrap, registry.clone(), Arc::clone(stats));
-    let (client, mut wrong) = match client {
-        Ok(client) => (Some(client), None),
-        Err(error) => (None, Some(error)),
-    };
+) -> Result<Loaded, ConfigError> {
+    let mut errors = Errors::default();
+    let client = errors.note(Client::new(&bootstrap, registry.clone(), Arc::clone(stats)));
     let hds = bootstrap.hds_config.as_deref().map(|source| {
         let (planes, node) = (&bootstrap.control_planes, bootstrap.node.clone());
         hds::Client::new(source, planes, node, registry.clone()).at("hds_config")
     });
-    let hds = hds.transpose().unwrap_or_else(|error| {
-        wrong = Some(before(wrong.take(), error));
-        None
-    });
+    let hds = errors.note(hds.transpose()).flatten();
+    let mut clusters = Vec::new();
     for (index, config) in bootstrap.clusters.iter().enumerate() {
-        match build_cluster(config, registry).at_index(CLUSTERS, index) {
-            Ok(update) => clusters.push(update),
-            Err(error) => wrong = Some(before(wrong, error)),
-        }
+        let built = build_cluster(config, registry).at_index(CLUSTERS, index);
+        clusters.extend(errors.note(built));
     }
     let loaded = client.map(|client| Loaded {
         bootstrap,
@@ -135,7 +125,9 @@ fn build(
         hds,
         warnings,
     });
-    (loaded, wrong)
+    errors
+        .finish(loaded)?
+        .ok_or_else(|| ConfigError::new("", "cannot be used"))
 }
 
 /// Builds what a cluster is run by, or tells all that stands in the way.
@@ -143,21 +135,8 @@ fn build_cluster(config: &Arc<ClusterConfig>, registry: &Registry) -> Result<Upd
     let found = config.require_built_in();
     match (found, registry.build(Arc::clone(config))) {
         (Ok(()), built) => built,
-        (Err(error), built) => Err(also(error, built.err())),
-    }
-}
-
-fn before(first: Option<ConfigError>, error: ConfigError) -> ConfigError {
-    match first {
-        Some(first) => first.and(error),
-        None => error,
-    }
-}
-
-fn also(error: ConfigError, more: Option<ConfigError>) -> ConfigError {
-    match more {
-        Some(more) => error.and(more),
-        None => error,
+        (Err(error), Ok(_)) => Err(error),
+        (Err(error), Err(more)) => Err(error.and(more)),
     }
 }
 

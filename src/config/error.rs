@@ -153,6 +153,31 @@ impl<T> At for Result<T, ConfigError> {
     }
 }
 
+/// Gathers what is wrong in several places.
+#[derive(Debug, Default)]
+pub(crate) struct Errors(Option<ConfigError>);
+
+impl Errors {
+    /// What came of one of them; if it is an error, it is noted after those before it.
+    pub(crate) fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.0 = Some(match self.0.take() {
+                    Some(before) => before.and(error),
+                    None => error,
+                });
+                None
+            }
+        }
+    }
+
+    /// `value` if nothing was wrong, else all that was.
+    pub(crate) fn finish<T>(self, value: T) -> Result<T, ConfigError> {
+        self.0.map_or(Ok(value), Err)
+    }
+}
+
 /// What is allowed but perhaps not meant: deprecated fields, values that are rounded, settings that do
 /// nothing here. Conversions add to it.
 ///

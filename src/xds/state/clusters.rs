@@ -1,6 +1,7 @@
 //! Clusters as they come, change and go.
 
 use super::*;
+use crate::config::Errors;
 
 impl State {
     /// Takes an answer of clusters.
@@ -179,22 +180,13 @@ impl State {
             Discovery::Eds(_) => Ok(()),
             _ => config.require_built_in(),
         };
-        let mut error: Option<ConfigError> = None;
-        let mut note = |found: ConfigError| {
-            error = Some(match error.take() {
-                Some(before) => before.and(found),
-                None => found,
-            });
-        };
-        let built = built.map_err(&mut note).ok();
-        let eds = eds.map_err(&mut note).ok();
-        let hosts = hosts.map_err(&mut note).ok();
-        match (built, eds, hosts, error) {
-            (Some(update), Some(eds), Some(()), None) => Ok((update, eds)),
-            (_, _, _, error) => {
-                Err(error.unwrap_or_else(|| ConfigError::new("", "cannot be used")))
-            }
-        }
+        let mut errors = Errors::default();
+        let built = errors.note(built);
+        let eds = errors.note(eds);
+        errors.note(hosts);
+        errors
+            .finish(built.zip(eds))?
+            .ok_or_else(|| ConfigError::new("", "cannot be used"))
     }
 
     /// Where the endpoints of a cluster are asked for; none if it is not of type EDS.
