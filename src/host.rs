@@ -1,12 +1,12 @@
 //! What a host is: its identity, addresses, locality and health flags.
 //!
 //! A [`Host`] is the immutable description that an endpoint of a cluster became; what checks found out
-//! about it lives elsewhere. A million of them have to fit, so addresses are held as packed values and
-//! everything that hosts have in common is shared.
+//! about it lives elsewhere. A million of them have to fit, so addresses are held as packed values,
+//! everything that hosts have in common is shared, and what few of them have stands apart.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Where a host, or its health check, is reached.
 ///
@@ -133,24 +133,28 @@ impl EdsHealth {
 pub struct Host {
     /// The host's own address, which names it in events and on the admin port.
     pub address: Address,
-    /// Where checks go when not to [`Host::address`]: `health_check_config.address` and `.port_value`.
-    pub check_address: Option<Box<Address>>,
-    /// `endpoint.hostname`, if any.
-    pub hostname: Option<Arc<str>>,
-    /// Locality, shared by all hosts of it.
-    pub locality: Arc<Locality>,
-    /// `LbEndpoint.metadata` as the JSON that events show, if there is any.
-    pub metadata: Option<Arc<str>>,
     /// `load_balancing_weight`, 1 and up; default 1.
     pub weight: u32,
     /// Priority of its locality, 0 (first) to 128; default 0.
-    pub priority: u32,
+    pub priority: u8,
     /// `health_status` by the control plane.
     pub eds_health: EdsHealth,
     /// `health_check_config.disable_active_health_check`: the host is taken as healthy, never checked.
     pub check_disabled: bool,
     /// Metadata `envoy.lb` says `canary: true`.
     pub canary: bool,
+    /// None for the empty one.
+    locality: Option<Arc<Locality>>,
+    /// None when there is nothing in it.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few hosts have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rare {
+    check_address: Option<Address>,
+    hostname: Option<Arc<str>>,
+    metadata: Option<Arc<str>>,
 }
 
 impl Host {
@@ -158,33 +162,37 @@ impl Host {
     pub fn new(address: impl Into<Address>) -> Self {
         Self {
             address: address.into(),
-            check_address: None,
-            hostname: None,
-            locality: Arc::default(),
-            metadata: None,
             weight: 1,
             priority: 0,
             eds_health: EdsHealth::Unknown,
             check_disabled: false,
             canary: false,
+            locality: None,
+            rare: None,
         }
     }
 
     /// The same host checked at another address (`health_check_config`).
     pub fn with_check_address(mut self, address: impl Into<Address>) -> Self {
-        self.check_address = Some(Box::new(address.into()));
+        self.set_rare(|rare| rare.check_address = Some(address.into()));
         self
     }
 
     /// The same host with a name (`endpoint.hostname`).
     pub fn with_hostname(mut self, hostname: impl Into<Arc<str>>) -> Self {
-        self.hostname = Some(hostname.into());
+        self.set_rare(|rare| rare.hostname = Some(hostname.into()));
+        self
+    }
+
+    /// The same host with metadata, as the JSON that events show.
+    pub fn with_metadata(mut self, metadata: impl Into<Arc<str>>) -> Self {
+        self.set_rare(|rare| rare.metadata = Some(metadata.into()));
         self
     }
 
     /// The same host in `locality`.
     pub fn with_locality(mut self, locality: Arc<Locality>) -> Self {
-        self.locality = locality;
+        self.locality = (*locality != *NOWHERE).then_some(locality);
         self
     }
 
@@ -195,7 +203,7 @@ impl Host {
     }
 
     /// The same host with a priority, 0 being the first.
-    pub fn with_priority(mut self, priority: u32) -> Self {
+    pub fn with_priority(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
     }
@@ -212,11 +220,38 @@ impl Host {
         self
     }
 
+    /// Where checks go when not to [`Host::address`]: `health_check_config.address` and `.port_value`.
+    pub fn check_address(&self) -> Option<&Address> {
+        self.rare.as_ref()?.check_address.as_ref()
+    }
+
+    /// `endpoint.hostname`, if any.
+    pub fn hostname(&self) -> Option<&Arc<str>> {
+        self.rare.as_ref()?.hostname.as_ref()
+    }
+
+    /// `LbEndpoint.metadata` as the JSON that events show, if there is any.
+    pub fn metadata(&self) -> Option<&Arc<str>> {
+        self.rare.as_ref()?.metadata.as_ref()
+    }
+
+    /// Locality, shared by all hosts of it.
+    pub fn locality(&self) -> &Locality {
+        self.locality.as_deref().unwrap_or(&NOWHERE)
+    }
+
     /// Where checks of this host go.
     pub fn checked_at(&self) -> &Address {
-        self.check_address.as_deref().unwrap_or(&self.address)
+        self.check_address().unwrap_or(&self.address)
+    }
+
+    fn set_rare(&mut self, set: impl FnOnce(&mut Rare)) {
+        set(self.rare.get_or_insert_default());
     }
 }
+
+/// The locality of hosts that have none.
+static NOWHERE: LazyLock<Locality> = LazyLock::new(Locality::default);
 
 /// The health flags of a host, as Envoy names and orders them in `/clusters`.
 ///
@@ -397,6 +432,20 @@ mod tests {
             Health::Unhealthy
         );
         assert_eq!(health(HealthFlags::EDS_STATUS_DRAINING), Health::Unhealthy);
+    }
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_host_is_small() {
+        assert!(size_of::<Host>() <= 56, "{}", size_of::<Host>());
+    }
+
+    #[test]
+    fn an_empty_locality_is_as_good_as_none() {
+        let at: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let host = Host::new(at);
+        assert_eq!(host.clone().with_locality(Arc::default()), host);
+        assert_eq!(*host.locality(), Locality::default());
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Clusters {
                 }
                 continue;
             }
-            let best = if view.host.check_address == host.check_address {
+            let best = if view.host.check_address() == host.check_address() {
                 &mut same_check
             } else {
                 &mut other

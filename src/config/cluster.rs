@@ -713,11 +713,11 @@ upstream_bind_config: {extra_source_addresses: [{}]}",
         let config = ClusterConfig::new("c", Discovery::Dynamic);
         let hosts = config.hosts(&assignment, &mut Warnings::default()).unwrap();
         assert_eq!(hosts.len(), 100_000);
-        let locality: &Arc<Locality> = &hosts[0].locality;
+        let locality: &Locality = hosts[0].locality();
         assert!(
             hosts
                 .iter()
-                .all(|host| Arc::ptr_eq(locality, &host.locality))
+                .all(|host| std::ptr::eq(locality, host.locality()))
         );
     }
 

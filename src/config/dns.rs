@@ -78,10 +78,10 @@ impl DnsEndpoint {
         let mut host = self.template.clone();
         host.address = Address::Ip(SocketAddr::new(ip, self.port));
         if let Some(port) = self.check_port
-            && host.check_address.is_none()
+            && host.check_address().is_none()
             && port != self.port
         {
-            host.check_address = Some(Box::new(Address::Ip(SocketAddr::new(ip, port))));
+            return host.with_check_address(SocketAddr::new(ip, port));
         }
         host
     }
@@ -248,7 +248,9 @@ fn read_endpoint(entry: Entry<'_>, at: &FieldPath<'_>, report: &mut Report) -> O
         Ipv4Addr::UNSPECIFIED.into(),
         0,
     )));
-    template.check_address = check_address.map(Box::new);
+    if let Some(address) = check_address {
+        template = template.with_check_address(address);
+    }
     Some(DnsEndpoint {
         name,
         port: port?,
@@ -335,7 +337,7 @@ mod tests {
             assert_eq!(&*dns.endpoints[0].name, "somewhere");
             let host = dns.endpoints[0].host("127.0.0.9".parse().unwrap());
             assert_eq!(host.address.to_string(), "127.0.0.9:80");
-            assert_eq!(host.hostname.as_deref(), Some("h"));
+            assert_eq!(host.hostname().map(|name| &**name), Some("h"));
             host.checked_at().to_string()
         };
         let ip = "address: {socket_address: {address: 127.0.0.1, port_value: 5}}";

@@ -84,7 +84,9 @@ fn read_host(
         None => None,
     };
     let mut host = entry.host(own);
-    host.check_address = check.map(Box::new);
+    if let Some(address) = check {
+        host = host.with_check_address(address);
+    }
     if checked && !host.check_disabled && matches!(host.checked_at(), Address::Internal(_)) {
         return report.fault(at, "an internal listener cannot be health checked");
     }
@@ -137,7 +139,7 @@ pub(super) struct Entry<'a> {
     /// The endpoint, found in its place or by its name.
     pub(super) endpoint: &'a Endpoint,
     entry: &'a LbEndpoint,
-    priority: u32,
+    priority: u8,
     locality: &'a Arc<Locality>,
     metadata: Option<(Arc<str>, bool)>,
 }
@@ -152,11 +154,11 @@ impl Entry<'_> {
             .with_priority(self.priority)
             .with_eds_health(health(self.entry.health_status));
         if !self.endpoint.hostname.is_empty() {
-            host.hostname = Some(self.endpoint.hostname.as_str().into());
+            host = host.with_hostname(self.endpoint.hostname.as_str());
         }
         host.check_disabled = config.is_some_and(|config| config.disable_active_health_check);
         if let Some((metadata, canary)) = self.metadata {
-            host.metadata = Some(metadata);
+            host = host.with_metadata(metadata);
             host.canary = canary;
         }
         host
@@ -210,7 +212,7 @@ pub(super) fn walk(
             let entry = Entry {
                 endpoint,
                 entry,
-                priority: group.priority,
+                priority: u8::try_from(group.priority).unwrap_or(u8::MAX),
                 locality: &*locality,
                 metadata: entry.metadata.as_ref().map(|m| metadata.of(m)),
             };
@@ -338,11 +340,11 @@ mod tests {
         let [first, second, third, fourth] = &*hosts else {
             panic!("{hosts:?}");
         };
-        assert_eq!(first.hostname.as_deref(), Some("a"));
+        assert_eq!(first.hostname().map(|name| &**name), Some("a"));
         assert_eq!((first.priority, first.weight), (3, 7));
         assert_eq!(first.eds_health, EdsHealth::Draining);
         assert_eq!(
-            first.metadata.as_deref(),
+            first.metadata().map(|json| &**json),
             Some(r#"{"filter_metadata":{"envoy.lb":{"canary":true}},"typed_filter_metadata":{}}"#)
         );
         assert!(first.canary && !first.check_disabled);
@@ -350,11 +352,11 @@ mod tests {
         assert!(second.canary && second.check_disabled);
         assert!(!third.canary);
         assert_eq!((fourth.priority, fourth.weight), (0, 1));
-        assert_eq!(&*first.locality.sub_zone, "s");
+        assert_eq!(&*first.locality().sub_zone, "s");
         for host in [second, third, fourth] {
-            assert!(Arc::ptr_eq(&first.locality, &host.locality));
+            assert!(std::ptr::eq(first.locality(), host.locality()));
         }
-        let metadata = |host: &Host| host.metadata.clone().unwrap();
+        let metadata = |host: &Host| host.metadata().cloned().unwrap();
         assert!(Arc::ptr_eq(&metadata(first), &metadata(second)));
     }
 
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(checked_at("{address: {pipe: {path: \"@a\"}}}"), "@a");
         assert!(
             at_80("health_check_config: {port_value: 80}")
-                .check_address
+                .check_address()
                 .is_none()
         );
         let pipe = "{endpoint: {address: {pipe: {path: /a}}, health_check_config: {address: {socket_address: {address: 127.0.0.2, port_value: 81}}}}}";

@@ -141,9 +141,12 @@ mod tests {
         let [first, second, third] = hosts(&config) else {
             panic!("{config:?}");
         };
-        assert_eq!((&*first.locality.region, &*first.locality.zone), ("r", "z"));
+        assert_eq!(
+            (&*first.locality().region, &*first.locality().zone),
+            ("r", "z")
+        );
         assert_eq!(second.checked_at().to_string(), "127.0.0.1:81");
-        assert!(third.check_disabled && third.locality.zone.is_empty());
+        assert!(third.check_disabled && third.locality().zone.is_empty());
         assert!(config.ignore_health_on_host_removal);
     }
 

@@ -14,7 +14,7 @@ pub(super) fn hosts<'a>(
     logical: bool,
     addresses: impl Fn(&str) -> &'a [IpAddr],
 ) -> Arc<[Arc<Host>]> {
-    let mut seen: HashSet<(Address, Option<Box<Address>>)> = HashSet::new();
+    let mut seen: HashSet<(Address, Option<Address>)> = HashSet::new();
     let mut hosts = Vec::new();
     for endpoint in &dns.endpoints {
         let mut addresses = addresses(&endpoint.name);
@@ -23,13 +23,13 @@ pub(super) fn hosts<'a>(
         }
         for address in addresses {
             let mut host = endpoint.host(*address);
-            if host.hostname.is_none() {
-                host.hostname = Some(Arc::clone(&endpoint.name));
+            if host.hostname().is_none() {
+                host = host.with_hostname(Arc::clone(&endpoint.name));
             }
             if logical {
                 host.priority = 0;
             }
-            if seen.insert((host.address.clone(), host.check_address.clone())) {
+            if seen.insert((host.address.clone(), host.check_address().cloned())) {
                 hosts.push(Arc::new(host));
             }
         }

@@ -56,12 +56,12 @@ pub fn write_event(line: &mut String, event: &HealthCheckEvent) {
         EventKind::NoLongerDegraded => line.push_str(",\"no_longer_degraded_host\":{}"),
         _ => (),
     }
-    if let Some(metadata) = &event.host.metadata {
+    if let Some(metadata) = event.host.metadata() {
         line.push_str(",\"metadata\":");
         line.push_str(metadata);
     }
     line.push_str(",\"locality\":");
-    write_locality(line, &event.host.locality);
+    write_locality(line, event.host.locality());
     if event.kind == EventKind::Success {
         line.push_str(",\"successful_health_check_event\":{}");
     }

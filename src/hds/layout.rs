@@ -63,7 +63,7 @@ impl Layout {
                 .map(Reported::new)
                 .collect();
             if let Some(first) = endpoints.first() {
-                let locality = locality(&first.host.locality).encode_to_vec().into();
+                let locality = locality(first.host.locality()).encode_to_vec().into();
                 groups.push(Group {
                     locality,
                     endpoints,

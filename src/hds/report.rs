@@ -206,11 +206,11 @@ fn statuses(
 
 /// By what a host is told from others of its cluster.
 fn place(host: &Host) -> (&Address, Option<&Address>) {
-    (&host.address, host.check_address.as_deref())
+    (&host.address, host.check_address())
 }
 
 fn owned(host: &Host) -> (Address, Option<Address>) {
-    (host.address.clone(), host.check_address.as_deref().cloned())
+    (host.address.clone(), host.check_address().cloned())
 }
 
 /// Appends a field of bytes.

@@ -59,9 +59,9 @@ impl super::Form for Form {
         numbers(layout, to);
         health(layout, to, view);
         layout.number_if_any(to, "weight", host.weight);
-        layout.string_if_any(to, "hostname", host.hostname.as_deref().unwrap_or_default());
-        layout.number_if_any(to, "priority", host.priority);
-        locality(layout, to, &host.locality);
+        layout.string_if_any(to, "hostname", host.hostname().map_or("", |name| name));
+        layout.number_if_any(to, "priority", host.priority.into());
+        locality(layout, to, host.locality());
         layout.close(to, '}');
     }
 

@@ -61,12 +61,12 @@ impl super::Form for Form {
         let mut line = |what: &str, value: &dyn std::fmt::Display| {
             let _ = writeln!(to, "{}{what}::{value}", self.start);
         };
-        line("hostname", &host.hostname.as_deref().unwrap_or_default());
+        line("hostname", &host.hostname().map_or("", |name| name));
         line("health_flags", &view.flags);
         line("weight", &host.weight);
-        line("region", &host.locality.region);
-        line("zone", &host.locality.zone);
-        line("sub_zone", &host.locality.sub_zone);
+        line("region", &host.locality().region);
+        line("zone", &host.locality().zone);
+        line("sub_zone", &host.locality().sub_zone);
         line("canary", &host.canary);
         line("priority", &host.priority);
         // -1 is what stands there without outlier detection.

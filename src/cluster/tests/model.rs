@@ -45,12 +45,13 @@ struct Told {
 
 impl Told {
     fn host(&self) -> Host {
-        Host {
-            check_address: self.check_port.map(|port| Box::new(address(port))),
-            eds_health: self.eds_health,
-            check_disabled: self.disabled,
-            weight: self.weight,
-            ..host(self.port)
+        let mut told = host(self.port)
+            .with_eds_health(self.eds_health)
+            .with_weight(self.weight);
+        told.check_disabled = self.disabled;
+        match self.check_port {
+            Some(port) => told.with_check_address(address(port)),
+            None => told,
         }
     }
 }

@@ -223,11 +223,11 @@ fn hosts_carry_what_their_endpoints_say() {
         panic!("{hosts:?}");
     };
     assert_eq!((one.priority, one.weight), (2, 7));
-    assert_eq!(&*one.locality.zone, "z");
-    assert_eq!(one.hostname.as_deref(), Some("a"));
+    assert_eq!(&*one.locality().zone, "z");
+    assert_eq!(one.hostname().map(|name| &**name), Some("a"));
     assert_eq!(one.checked_at().to_string(), "127.0.0.1:90");
     assert_eq!(two.address.to_string(), "127.0.0.1:81");
-    assert_eq!(two.hostname.as_deref(), Some("h"));
+    assert_eq!(two.hostname().map(|name| &**name), Some("h"));
 
     let mut world = World::with(LOGICAL, &[&one_of(2)]);
     world.round("a", &["127.0.0.1"]);
