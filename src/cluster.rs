@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 use crate::config::{ClusterConfig, HealthCheck};
-use crate::event::Shortage;
+use crate::event::{Reason, Shortage};
 use crate::host::Address;
 use crate::schedule::Wheel;
-use crate::session::{AttemptId, Due, IntervalLimits, Session, Traffic};
-use crate::snapshot::Part;
+use crate::session::{AttemptId, Context, Due, IntervalLimits, Session, Traffic, most_jitter};
+use crate::snapshot::{HostView, Part};
 use crate::stats::{CheckStats, ClusterStats};
 
 mod action;
@@ -30,10 +30,11 @@ mod members;
 mod outcomes;
 mod sessions;
 
-pub use action::{Action, Notice, SessionView, Started};
+pub use action::{Action, Last, Notice, SessionView, Started};
 pub use changes::Update;
 pub(crate) use hosts::Reset;
 use members::Members;
+pub(crate) use members::hash;
 
 /// Names a session of a [`Clusters`]; given anew once its session is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +64,9 @@ impl SessionId {
 pub struct ClusterId(u32);
 
 impl ClusterId {
+    #[cfg(test)]
+    pub(crate) const FIRST: Self = Self(0);
+
     /// Small, and unlike that of any other cluster there is.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
@@ -93,9 +97,18 @@ impl Share {
         self.index
     }
 
+    /// Which of `of` parts, counted from 0, the host at `address` belongs to.
+    pub(crate) fn of(address: &Address, of: usize) -> usize {
+        match of {
+            0 | 1 => 0,
+            // Less than `of`.
+            of => usize::try_from(hash(address) % of as u64).unwrap_or_default(),
+        }
+    }
+
     /// Whether the host at `address` belongs to this part.
     pub fn takes(self, address: &Address) -> bool {
-        self.of == 1 || members::hash(address) % self.of as u64 == self.index as u64
+        Self::of(address, self.of) == self.index
     }
 }
 
@@ -159,6 +172,9 @@ pub struct Clusters {
     /// Keys that the wheel gave out; empty but for its room between calls.
     due: Vec<u32>,
     dirty: Vec<ClusterId>,
+    /// Why the last attempt failed, of sessions whose host's view does not tell it: those that still pass the
+    /// host, and those of hosts with several.
+    failures: HashMap<SessionId, Reason>,
     limits: IntervalLimits,
     random: fastrand::Rng,
 }
@@ -176,6 +192,7 @@ impl Clusters {
             begun: Vec::new(),
             due: Vec::new(),
             dirty: Vec::new(),
+            failures: HashMap::new(),
             limits: IntervalLimits::default(),
             random: fastrand::Rng::with_seed(seed),
         }
@@ -313,10 +330,42 @@ impl Clusters {
         }
     }
 
-    /// The cluster has had traffic: the no-traffic intervals no longer rule, from the next wait on.
-    pub fn note_traffic(&mut self, cluster: ClusterId) {
-        if let Some(cluster) = self.clusters.get_mut(cluster.index()) {
-            cluster.traffic = true;
+    /// The cluster has had traffic: the no-traffic intervals no longer rule. Waits by them are cut short to
+    /// what they would be with traffic; Envoy lets those that have begun finish. The first call costs a look at
+    /// each session of the cluster, others nothing.
+    pub fn note_traffic(&mut self, now: Instant, id: ClusterId) {
+        let Some(cluster) = self.clusters.get_mut(id.index()) else {
+            return;
+        };
+        if std::mem::replace(&mut cluster.traffic, true) {
+            return;
+        }
+        for host in 0..cluster.part.hosts.slots() {
+            let Ok(host) = u32::try_from(host) else {
+                return;
+            };
+            let mut next = cluster.members.session(host);
+            while let Some(id) = next {
+                let Some(slot) = self.sessions.get_mut(id.index()) else {
+                    break;
+                };
+                next = slot.next;
+                let Some(check) = cluster.checks.get(usize::from(slot.check)) else {
+                    continue;
+                };
+                let mut random = || self.random.u64(..);
+                let mut cx = Context {
+                    check: &check.config,
+                    traffic: cluster.traffic(),
+                    limits: self.limits,
+                    random: &mut random,
+                };
+                if slot.session.handle_traffic(now, &mut cx)
+                    && let Some(at) = slot.session.poll_timeout()
+                {
+                    self.wheel.set(id.key(), at);
+                }
+            }
         }
     }
 
@@ -339,33 +388,82 @@ impl Clusters {
         Some((slot.cluster, usize::from(slot.check)))
     }
 
-    /// The sessions of the hosts at `address` in a cluster, in the order of the cluster's checks.
-    pub fn explain(&self, cluster: ClusterId, address: &Address) -> Vec<SessionView> {
+    /// The cluster that a session belongs to, the slot of its host, and the position of its check.
+    pub(crate) fn place_of(&self, id: SessionId) -> Option<(ClusterId, u32, usize)> {
+        let slot = self.sessions.get(id.index())?;
+        Some((slot.cluster, slot.host, usize::from(slot.check)))
+    }
+
+    /// The host in a slot of a cluster.
+    pub(crate) fn host(&self, cluster: ClusterId, slot: u32) -> Option<&HostView> {
+        let cluster = self.clusters.get(cluster.index())?;
+        cluster.part.hosts.get(slot as usize)
+    }
+
+    /// The hosts at `address` in a cluster, each with its sessions in the order of the cluster's checks.
+    pub fn explain_hosts(
+        &self,
+        cluster: ClusterId,
+        address: &Address,
+    ) -> Vec<(HostView, Vec<SessionView>)> {
         let Some(at) = self.clusters.get(cluster.index()) else {
             return Vec::new();
         };
+        let hosts = at.members.at_address(&at.part.hosts, address).into_iter();
+        hosts
+            .filter_map(|host| {
+                let view = at.part.hosts.get(host as usize)?;
+                Some((view.clone(), self.sessions_of(at, host, view)))
+            })
+            .collect()
+    }
+
+    /// The sessions of the hosts at `address` in a cluster, in the order of the cluster's checks.
+    pub fn explain(&self, cluster: ClusterId, address: &Address) -> Vec<SessionView> {
+        let hosts = self.explain_hosts(cluster, address).into_iter();
+        hosts.flat_map(|(_, sessions)| sessions).collect()
+    }
+
+    fn sessions_of(&self, cluster: &Cluster, host: u32, view: &HostView) -> Vec<SessionView> {
         let mut views = Vec::new();
-        for host in at.members.at_address(&at.part.hosts, address) {
-            let mut next = at.members.session(host);
-            while let Some(slot) = next.and_then(|id| self.sessions.get(id.index())) {
-                next = slot.next;
-                let (successes, failures) = slot.session.counts();
-                views.push(SessionView {
-                    check: at
-                        .checks
-                        .get(usize::from(slot.check))
-                        .map_or_else(Arc::default, |c| Arc::clone(&c.config.name)),
-                    failed: slot.session.failed(),
-                    first_check: slot.session.first_check(),
-                    successes,
-                    failures,
-                    attempting: slot.session.attempting().is_some(),
-                    due: slot.session.poll_timeout(),
-                    waits_by: slot.session.waits_by(),
-                    round_trip: (slot.round_trip_micros > 0)
-                        .then(|| Duration::from_micros(slot.round_trip_micros.into())),
-                });
-            }
+        let mut next = cluster.members.session(host);
+        while let Some((id, slot)) = next.and_then(|id| Some((id, self.sessions.get(id.index())?)))
+        {
+            next = slot.next;
+            let Some(check) = cluster.checks.get(usize::from(slot.check)) else {
+                continue;
+            };
+            let (session, check) = (&slot.session, &check.config);
+            let (successes, failures) = session.counts();
+            let last = session.last_passed().map(|passed| match passed {
+                true => Last::Success,
+                false => Last::Failure(
+                    self.failures
+                        .get(&id)
+                        .or_else(|| view.reason.as_deref().filter(|_| session.failed()))
+                        .cloned(),
+                ),
+            });
+            views.push(SessionView {
+                check: Arc::clone(&check.name),
+                state: session.state(),
+                failed: session.failed(),
+                degraded: session.degraded(),
+                first_check: session.first_check(),
+                successes,
+                healthy_threshold: check.healthy_threshold,
+                failures,
+                unhealthy_threshold: check.unhealthy_threshold,
+                last,
+                round_trip: (slot.round_trip_micros > 0)
+                    .then(|| Duration::from_micros(slot.round_trip_micros.into())),
+                timeout: check.timeout,
+                waits_by: session.waits_by(),
+                interval: session.waits_by().of(check),
+                jitter: most_jitter(session.waits_by(), check),
+                limits: self.limits,
+                traffic: cluster.traffic(),
+            });
         }
         views
     }

@@ -6,14 +6,15 @@
 //! locks. Dropping the last handle ends the shards, and with them every attempt.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
-use crate::cluster::{self, SessionView, Share};
+use crate::cluster::{self, Share};
 use crate::config::ClusterConfig;
-use crate::host::{Address, Host};
+use crate::feed::{Broadcast, Events};
+use crate::host::Host;
 use crate::registry::{Change, Update};
 use crate::session::IntervalLimits;
 use crate::snapshot::{HostView, Part};
@@ -22,18 +23,24 @@ use crate::stats::Stats;
 mod capacity;
 mod clock;
 mod entry;
+mod handle;
+mod journal;
 mod options;
 mod reactor;
 mod running;
 mod shard;
+mod told;
 
 pub use capacity::raise_descriptor_limit;
 pub use entry::Origin;
+pub use journal::{PastAttempt, PastOutcome};
 pub use options::{Options, Traffic};
+pub use told::Explanation;
 
-use entry::Entry;
+use entry::{Entry, Live};
+use handle::{change, past_attempts, room};
 use reactor::Reactor;
-use shard::{Input, MembershipChange, Runtime, Shard};
+use shard::{Input, MembershipChange, Runtime, Shard, Shared};
 
 /// Changes that may wait for a shard; who tells it more waits for it.
 const CHANGES: usize = 64;
@@ -45,17 +52,23 @@ pub struct Engine(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     shards: Vec<mpsc::Sender<Input>>,
+    /// Held while all shards are told of a change, so that each gets all changes in one order.
+    order: Mutex<()>,
     clusters: RwLock<BTreeMap<Arc<str>, Arc<Entry>>>,
     traffic: Traffic,
+    /// How many events are kept for slow followers of a cluster.
+    events_kept: usize,
+    /// Events of all clusters; the shards own it.
+    events: Weak<Broadcast>,
     stats: Arc<Stats>,
     started: Instant,
     /// Closes when the last shard has ended.
     running: watch::Receiver<()>,
 }
 
-/// The engine has ended: its shards, or their runtime, are gone.
+/// The engine has ended (its shards, or their runtime, are gone), or the cluster was removed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the engine has ended")]
+#[error("the engine has ended, or the cluster was removed")]
 pub struct Ended;
 
 impl Engine {
@@ -120,23 +133,32 @@ impl Engine {
         let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::channel(CHANGES)).unzip();
-        let for_shards = Arc::clone(&stats);
         let (alive, running) = watch::channel(());
+        let shared = Shared {
+            journal: options.journal,
+            events: Arc::new(Broadcast::new(options.events)),
+            stats: Arc::clone(&stats),
+            alive,
+        };
+        let events = Arc::downgrade(&shared.events);
         let shards = receivers
             .into_iter()
             .enumerate()
             .map(move |(index, inputs)| {
-                let (stats, alive) = (Arc::clone(&for_shards), alive.clone());
+                let shared = shared.clone();
                 move |reactor| {
                     let seed = seed.wrapping_add(index as u64);
                     let share = Share::new(index, count);
-                    Shard::new(share, seed, per_shard, inputs, stats, alive, reactor)
+                    Shard::new(share, seed, per_shard, inputs, shared, reactor)
                 }
             });
         let engine = Self(Arc::new(Inner {
             shards: senders,
+            order: Mutex::default(),
             clusters: RwLock::default(),
             traffic: options.traffic,
+            events_kept: options.events,
+            events,
             stats,
             started: clock::now(),
             running,
@@ -149,8 +171,7 @@ impl Engine {
         &self.0.stats
     }
 
-    /// Does what a feed of configuration tells. Changes of one cluster are done in the order in which this
-    /// is called, if each call has ended before the next.
+    /// Does what a feed of configuration tells. Changes are done in the order in which calls end.
     ///
     /// # Errors
     ///
@@ -180,8 +201,37 @@ impl Engine {
         clock::now().saturating_duration_since(self.0.started)
     }
 
-    /// Adds a cluster, or changes the one of its name (of its key, if it has one). Changes of one cluster
-    /// are not to be made concurrently.
+    /// The time by which all is scheduled: tokio's clock, which tests may pause.
+    pub fn now(&self) -> Instant {
+        clock::now()
+    }
+
+    /// What the wall clock said, or will say, at an instant, as far as it can be told now.
+    pub fn wall_clock(&self, at: Instant) -> SystemTime {
+        told::wall_of(at, clock::now(), clock::wall())
+    }
+
+    /// Events of all clusters from now on.
+    pub fn events(&self) -> Events {
+        match self.0.events.upgrade() {
+            Some(events) => events.follow(),
+            None => Events::ended(),
+        }
+    }
+
+    /// So many of the last attempts of all clusters, the newest first; none unless they are noted: see
+    /// [`Options::with_journal`].
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended.
+    pub async fn attempts(&self, most: usize) -> Result<Vec<PastAttempt>, Ended> {
+        past_attempts(&self.0.shards, None, most).await
+    }
+
+    /// Adds a cluster, or changes the one of its name (of its key, if it has one).
+    ///
+    /// If this is dropped before it has ended, nothing has happened.
     ///
     /// # Errors
     ///
@@ -192,10 +242,12 @@ impl Engine {
             checkers,
             sinks,
         } = update;
+        let room = room(&self.0.shards).await?;
+        let _order = self.order();
         let stats = self.0.stats.cluster(config.key(), config.stat_name());
-        let entry = self.entry(&config, origin);
+        let (entry, live) = self.entry(&config, origin);
         let membership = MembershipChange::new(Some(Arc::clone(&stats)));
-        for shard in &self.0.shards {
+        for shard in room {
             let update = cluster::Update::Cluster {
                 config: Arc::clone(&config),
                 stats: Arc::clone(&stats),
@@ -203,12 +255,13 @@ impl Engine {
             };
             let runtime = Runtime {
                 entry: Arc::clone(&entry),
+                live: Arc::clone(&live),
+                since: None,
                 config: Arc::clone(&config),
                 checkers: checkers.clone(),
                 sinks: sinks.clone(),
             };
-            let input = Input::Update(update, Some(runtime), membership.clone());
-            shard.send(input).await.map_err(|_| Ended)?;
+            shard.send(Input::Update(update, Some(runtime), membership.clone()));
         }
         Ok(self.handle(entry))
     }
@@ -219,6 +272,8 @@ impl Engine {
     ///
     /// When the engine has ended.
     pub async fn remove_cluster(&self, name: &str) -> Result<(), Ended> {
+        let room = room(&self.0.shards).await?;
+        let _order = self.order();
         let removed = self.write().remove(name);
         let Some(entry) = removed else {
             return Ok(());
@@ -227,10 +282,9 @@ impl Engine {
             manager.cluster_removed.inc();
             manager.active_clusters.dec();
         }
-        let key = &entry.key;
-        self.change(key, || cluster::Update::RemoveCluster(Arc::clone(key)))
-            .await?;
-        self.0.stats.remove_cluster(key);
+        let update = || cluster::Update::RemoveCluster(Arc::clone(&entry.key));
+        change(room, &entry, update);
+        self.0.stats.remove_cluster(&entry.key);
         Ok(())
     }
 
@@ -263,13 +317,17 @@ impl Engine {
         .await
     }
 
-    /// Bounds all waits that are set from now on.
+    /// Bounds all waits that are set from now on: Envoy's `health_check.min_interval` and `.max_interval`, to be
+    /// changed at any time. Waits that have begun end as they were set.
     ///
     /// # Errors
     ///
     /// When the engine has ended.
     pub async fn set_limits(&self, limits: IntervalLimits) -> Result<(), Ended> {
-        self.tell(|| Input::Limits(limits)).await
+        for shard in room(&self.0.shards).await? {
+            shard.send(Input::Limits(limits));
+        }
+        Ok(())
     }
 
     /// The cluster of this name, or of this key if it has one.
@@ -284,55 +342,55 @@ impl Engine {
         entries.into_iter().map(|e| self.handle(e)).collect()
     }
 
-    fn entry(&self, config: &Arc<ClusterConfig>, origin: Origin) -> Arc<Entry> {
+    fn entry(&self, config: &Arc<ClusterConfig>, origin: Origin) -> (Arc<Entry>, Arc<Live>) {
         let mut clusters = self.write();
-        if let Some(entry) = clusters.get(config.key()) {
+        if let Some(entry) = clusters.get(config.key())
+            && let Some(live) = entry.live.upgrade()
+        {
             if let Some(manager) = entry.manager() {
                 manager.cluster_modified.inc();
             }
             entry.config.store(Arc::clone(config));
-            return Arc::clone(entry);
+            return (Arc::clone(entry), live);
         }
+        let live = Arc::new(Live::new(self.0.events_kept));
         let entry = Arc::new(Entry::new(
             Arc::clone(config),
             origin,
             self.0.shards.len(),
             Arc::clone(&self.0.stats),
+            &live,
         ));
         if let Some(manager) = entry.manager() {
             manager.cluster_added.inc();
             manager.active_clusters.inc();
         }
         clusters.insert(Arc::clone(&entry.key), Arc::clone(&entry));
-        entry
+        (entry, live)
     }
 
+    /// Nothing if there is no such cluster.
     async fn change(
         &self,
-        cluster: &Arc<str>,
+        cluster: &str,
         update: impl Fn() -> cluster::Update,
     ) -> Result<(), Ended> {
-        let entry = self.read().get(cluster).cloned();
-        let stats = entry.map(|entry| {
-            let config = entry.config.load();
-            self.0.stats.cluster(cluster, config.stat_name())
-        });
-        let membership = MembershipChange::new(stats);
-        self.tell(|| Input::Update(update(), None, membership.clone()))
-            .await
-    }
-
-    async fn tell(&self, input: impl Fn() -> Input) -> Result<(), Ended> {
-        for shard in &self.0.shards {
-            shard.send(input()).await.map_err(|_| Ended)?;
+        let room = room(&self.0.shards).await?;
+        let _order = self.order();
+        if let Some(entry) = self.read().get(cluster) {
+            change(room, entry, update);
         }
         Ok(())
+    }
+
+    fn order(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.0.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handle(&self, entry: Arc<Entry>) -> Cluster {
         Cluster {
             entry,
-            shards: self.0.shards.iter().map(mpsc::Sender::downgrade).collect(),
+            engine: Arc::downgrade(&self.0),
         }
     }
 
@@ -355,7 +413,7 @@ impl Engine {
 #[derive(Clone, Debug)]
 pub struct Cluster {
     entry: Arc<Entry>,
-    shards: Arc<[mpsc::WeakSender<Input>]>,
+    engine: Weak<Inner>,
 }
 
 impl Cluster {
@@ -387,55 +445,12 @@ impl Cluster {
     }
 
     /// Tells when a new snapshot is there. Changes within a few milliseconds are told once.
+    /// Ends with an error when the cluster is removed or the engine ends.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.entry.changed.subscribe()
-    }
-
-    /// The cluster has had traffic: the no-traffic intervals no longer rule.
-    ///
-    /// # Errors
-    ///
-    /// When the engine has ended.
-    pub async fn note_traffic(&self) -> Result<(), Ended> {
-        for shard in self.shards.iter() {
-            let shard = shard.upgrade().ok_or(Ended)?;
-            let input = Input::Traffic(Arc::clone(&self.entry.key));
-            shard.send(input).await.map_err(|_| Ended)?;
+        match self.entry.live.upgrade() {
+            Some(live) => live.changed.subscribe(),
+            None => watch::channel(0).1,
         }
-        Ok(())
-    }
-
-    /// Fails the hosts at `address` from outside, until checks pass them again.
-    ///
-    /// # Errors
-    ///
-    /// When the engine has ended.
-    pub async fn set_unhealthy(&self, address: &Address) -> Result<(), Ended> {
-        let input = Input::SetUnhealthy(Arc::clone(&self.entry.key), address.clone());
-        self.shard_of(address)?.send(input).await.map_err(|_| Ended)
-    }
-
-    /// What the sessions of the hosts at `address` are up to.
-    ///
-    /// # Errors
-    ///
-    /// When the engine has ended.
-    pub async fn explain(&self, address: &Address) -> Result<Vec<SessionView>, Ended> {
-        let (reply, answer) = oneshot::channel();
-        let input = Input::Explain(Arc::clone(&self.entry.key), address.clone(), reply);
-        self.shard_of(address)?
-            .send(input)
-            .await
-            .map_err(|_| Ended)?;
-        answer.await.map_err(|_| Ended)
-    }
-
-    fn shard_of(&self, address: &Address) -> Result<mpsc::Sender<Input>, Ended> {
-        let of = self.shards.len();
-        let index = (0..of).find(|index| Share::new(*index, of).takes(address));
-        index
-            .and_then(|index| self.shards.get(index)?.upgrade())
-            .ok_or(Ended)
     }
 }
 

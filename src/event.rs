@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::host::Host;
+use crate::host::{HealthFlags, Host};
 
 /// The kind of a checker, as events name it.
 ///
@@ -337,7 +337,7 @@ pub enum EventKind {
     Success,
 }
 
-/// One line of the event log.
+/// What a check did to a host: one line of the event log, with what Envoy's line leaves out.
 ///
 /// Source: `envoy.data.core.v3.HealthCheckEvent`.
 #[derive(Clone, Debug, PartialEq)]
@@ -353,6 +353,12 @@ pub struct HealthCheckEvent {
     pub check: Arc<str>,
     /// What happened.
     pub kind: EventKind,
+    /// What it did to the verdict of the check. The host's is told by the flags: it has to pass all of its checks.
+    pub transition: Transition,
+    /// The host's flags before it.
+    pub before: HealthFlags,
+    /// The host's flags after it.
+    pub after: HealthFlags,
     /// When, by the wall clock.
     pub timestamp: SystemTime,
     /// Why, for failures.

@@ -10,9 +10,12 @@ use std::sync::Arc;
 use crate::config::ConfigError;
 use crate::event::HealthCheckEvent;
 
+mod events;
 mod file;
 pub mod json;
 
+pub(crate) use events::Broadcast;
+pub use events::{Events, NoEvent};
 pub use file::FileSinkFactory;
 
 /// Makes event sinks from the configuration that a type URL names.

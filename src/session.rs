@@ -76,6 +76,19 @@ pub enum IntervalKind {
 }
 
 impl IntervalKind {
+    /// When this interval rules, in a few words.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Initial => "no attempt yet",
+            Self::Interval => "the host passes and the cluster has traffic",
+            Self::Unhealthy => "the host is failed and the cluster has traffic",
+            Self::UnhealthyEdge => "a failure, but fewer in a row than unhealthy_threshold",
+            Self::HealthyEdge => "a success, but fewer in a row than healthy_threshold",
+            Self::NoTraffic => "the cluster has had no traffic",
+            Self::NoTrafficHealthy => "the host passes and the cluster has had no traffic",
+        }
+    }
+
     /// The name of the field that rules, as `no_traffic_interval`.
     pub fn name(self) -> &'static str {
         match self {
@@ -89,7 +102,8 @@ impl IntervalKind {
         }
     }
 
-    fn of(self, check: &HealthCheck) -> Duration {
+    /// How long it is under a check, without jitter and bounds.
+    pub fn of(self, check: &HealthCheck) -> Duration {
         match self {
             Self::Initial => Duration::ZERO,
             Self::Interval => check.interval,
@@ -102,14 +116,27 @@ impl IntervalKind {
     }
 }
 
+/// What a session does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Until the next attempt is due.
-    Waiting { until: Instant },
-    /// Due, and waiting for its turn to start.
-    Queued { since: Instant },
+#[non_exhaustive]
+pub enum State {
+    /// It waits until the next attempt is due.
+    Waiting {
+        /// When that is.
+        until: Instant,
+    },
+    /// An attempt is due, and waits for its turn to start.
+    Queued {
+        /// When it was due.
+        since: Instant,
+    },
     /// An attempt runs.
-    Attempting { id: AttemptId, deadline: Instant },
+    Attempting {
+        /// Which.
+        id: AttemptId,
+        /// When its time is up.
+        deadline: Instant,
+    },
 }
 
 /// What is due in a session.
@@ -203,6 +230,22 @@ impl Session {
             State::Attempting { id, .. } => Some(id),
             State::Waiting { .. } | State::Queued { .. } => None,
         }
+    }
+
+    /// What it does now.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether the last attempt, or word from outside, passed the host; none before the first.
+    pub fn last_passed(&self) -> Option<bool> {
+        // Each completion sets the count of the other kind to nothing.
+        let passed = if self.failed {
+            self.successes > 0
+        } else {
+            self.failures == 0
+        };
+        (!self.first_check).then_some(passed)
     }
 
     /// Successes and failures in a row, as far as they count toward a change of the verdict.
@@ -300,8 +343,8 @@ impl Session {
         }
     }
 
-    /// A longer wait is cut short: traffic has ended the no-traffic interval. Envoy lets a running wait
-    /// finish; so do we unless the embedder asks.
+    /// A longer wait is cut short: traffic has ended the no-traffic interval. Tells whether it was. Envoy lets a
+    /// running wait finish.
     pub fn handle_traffic(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
         let State::Waiting { until } = self.state else {
             return false;
@@ -312,11 +355,7 @@ impl Session {
         ) {
             return false;
         }
-        let kind = if self.failed {
-            IntervalKind::Unhealthy
-        } else {
-            IntervalKind::Interval
-        };
+        let kind = with_traffic(self.last_passed() == Some(true), self.counts() != (0, 0));
         let sooner = later(now, wait(kind, cx));
         if sooner < until {
             self.waits_by = kind;
@@ -424,12 +463,7 @@ fn next_interval(success: bool, transition: Transition, cx: &Context<'_>) -> Int
     } else {
         IntervalKind::NoTraffic
     };
-    let with = match (success, pending) {
-        (true, false) => IntervalKind::Interval,
-        (true, true) => IntervalKind::HealthyEdge,
-        (false, false) => IntervalKind::Unhealthy,
-        (false, true) => IntervalKind::UnhealthyEdge,
-    };
+    let with = with_traffic(success, pending);
     match cx.traffic {
         Traffic::None => without,
         Traffic::Expected if without.of(cx.check) < with.of(cx.check) => without,
@@ -437,13 +471,34 @@ fn next_interval(success: bool, transition: Transition, cx: &Context<'_>) -> Int
     }
 }
 
+fn with_traffic(success: bool, pending: bool) -> IntervalKind {
+    match (success, pending) {
+        (true, false) => IntervalKind::Interval,
+        (true, true) => IntervalKind::HealthyEdge,
+        (false, false) => IntervalKind::Unhealthy,
+        (false, true) => IntervalKind::UnhealthyEdge,
+    }
+}
+
+/// What is added to a wait of `kind` by chance is less than this.
+pub(crate) fn most_jitter(kind: IntervalKind, check: &HealthCheck) -> Duration {
+    match kind {
+        IntervalKind::Initial => check.initial_jitter,
+        kind => percent_of(kind.of(check), check).saturating_add(check.interval_jitter),
+    }
+}
+
+fn percent_of(base: Duration, check: &HealthCheck) -> Duration {
+    match check.interval_jitter_percent {
+        0 => Duration::ZERO,
+        percent => base.saturating_mul(percent) / 100,
+    }
+}
+
 /// The wait of `kind` with its jitter, within the limits.
 fn wait(kind: IntervalKind, cx: &mut Context<'_>) -> Duration {
     let base = kind.of(cx.check);
-    let percent = match cx.check.interval_jitter_percent {
-        0 => Duration::ZERO,
-        percent => base.saturating_mul(percent) / 100,
-    };
+    let percent = percent_of(base, cx.check);
     let jitter = part_of(percent, cx.random) + part_of(cx.check.interval_jitter, cx.random);
     cx.limits.bound(base.saturating_add(jitter))
 }

@@ -218,7 +218,7 @@ async fn a_host_set_unhealthy_from_outside_comes_back_by_its_checks() {
     cluster.set_unhealthy(&address).await.unwrap();
     let views = until(&cluster, |views| !healthy(views)).await;
     assert_eq!(views[0].reason.as_deref(), Some(&Reason::Passive));
-    let session = &cluster.explain(&address).await.unwrap()[0];
+    let session = &cluster.explain(&address).await.unwrap()[0].sessions[0];
     assert!(session.failed && !session.first_check);
     until(&cluster, healthy).await;
     assert_eq!(stat(&engine, "cluster.c.health_check.passive_failure"), 1);

@@ -206,7 +206,8 @@ async fn a_late_answer_satisfies_no_later_attempt() {
     let (_, third) = peer.next().await;
     assert_ne!(second, third);
     let session = bed.cluster.explain(&peer.host().address).await.unwrap();
-    assert!(session[0].failed && session[0].successes == 0);
+    let session = &session[0].sessions[0];
+    assert!(session.failed && session.successes == 0);
 }
 
 #[tokio::test]

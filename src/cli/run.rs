@@ -25,6 +25,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Changes that may wait for the engine; when there are more, the control planes' streams wait. Names are
 /// looked up all the same.
 const CHANGES: usize = 64;
+/// The last attempts that each shard notes, of 32 bytes each.
+const JOURNAL: usize = 65_536;
 
 pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
     if let Err(reason) = log::install(&args.log) {
@@ -69,6 +71,7 @@ async fn serve(
     );
     let mut options = Options::default()
         .with_shards(shards)
+        .with_journal(JOURNAL)
         .with_traffic(match args.traffic {
             TrafficArg::Always => Traffic::Always,
             TrafficArg::Never => Traffic::WhenNoted,

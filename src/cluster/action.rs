@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{ClusterId, SessionId};
-use crate::event::{EventKind, HealthCheckEvent, HealthCheckerType, Reason};
-use crate::host::Host;
-use crate::session::{AttemptId, IntervalKind};
+use crate::config::IntervalLimits;
+use crate::event::{EventKind, HealthCheckEvent, HealthCheckerType, Reason, Transition};
+use crate::host::{HealthFlags, Host};
+use crate::session::{AttemptId, IntervalKind, State, Traffic};
 
 /// What the driver is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,12 @@ pub struct Notice {
     pub host: Arc<Host>,
     /// What happened.
     pub kind: EventKind,
+    /// What it did to the verdict of the check.
+    pub transition: Transition,
+    /// The host's flags before it.
+    pub before: HealthFlags,
+    /// The host's flags after it.
+    pub after: HealthFlags,
     /// Why, for failures.
     pub reason: Option<Reason>,
     /// From sending to the answer, for successes.
@@ -66,24 +73,75 @@ pub struct Started<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SessionView {
-    /// Name of the check.
+    /// Name of the check, empty if it has none.
     pub check: Arc<str>,
+    /// Waiting, waiting for its turn, or attempting; with when.
+    pub state: State,
     /// The check fails the host.
     pub failed: bool,
+    /// The check finds the host degraded.
+    pub degraded: bool,
     /// No attempt has been completed.
     pub first_check: bool,
-    /// Successes in a row, toward `healthy_threshold`.
+    /// Successes in a row, toward `healthy_threshold`; 0 while the check passes the host.
     pub successes: u32,
-    /// Failures in a row, toward `unhealthy_threshold`.
+    /// As many bring a failed host back.
+    pub healthy_threshold: u32,
+    /// Failures in a row, toward `unhealthy_threshold`; 0 while the check fails the host.
     pub failures: u32,
-    /// An attempt runs.
-    pub attempting: bool,
-    /// The next attempt, or the running one's deadline; none while it waits for its turn.
-    pub due: Option<Instant>,
-    /// The interval that rules the wait.
-    pub waits_by: IntervalKind,
+    /// As many eject a host.
+    pub unhealthy_threshold: u32,
+    /// How the last attempt ended; none before the first.
+    pub last: Option<Last>,
     /// The last success's round trip.
     pub round_trip: Option<Duration>,
+    /// How long an attempt may take from being sent.
+    pub timeout: Duration,
+    /// The interval that rules the wait, or ruled the one before the attempt that runs:
+    /// [`IntervalKind::why`] says for what reason.
+    pub waits_by: IntervalKind,
+    /// How long that is, without jitter and bounds.
+    pub interval: Duration,
+    /// Less than so much is added to it by chance: `interval_jitter` and `interval_jitter_percent`, or
+    /// `initial_jitter` before the first attempt.
+    pub jitter: Duration,
+    /// Between these every wait is kept.
+    pub limits: IntervalLimits,
+    /// What counts as traffic now; the next completion goes by it.
+    pub traffic: Traffic,
+}
+
+impl SessionView {
+    /// Whether an attempt runs.
+    pub fn attempting(&self) -> bool {
+        matches!(self.state, State::Attempting { .. })
+    }
+
+    /// Since when the attempt runs, or since it was sent if it had to wait for room.
+    pub fn running_since(&self) -> Option<Instant> {
+        match self.state {
+            State::Attempting { deadline, .. } => deadline.checked_sub(self.timeout),
+            State::Waiting { .. } | State::Queued { .. } => None,
+        }
+    }
+
+    /// When the next attempt is due, or when the running one's time is up; none while it waits for its turn.
+    pub fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting { until: at } | State::Attempting { deadline: at, .. } => Some(at),
+            State::Queued { .. } => None,
+        }
+    }
+}
+
+/// How the last attempt of a session ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Last {
+    /// The host passed.
+    Success,
+    /// It failed, and why; the reason has the bytes that were heard, if any were.
+    Failure(Option<Reason>),
 }
 
 impl Notice {
@@ -99,6 +157,9 @@ impl Notice {
             cluster: self.name,
             check: self.check_name,
             kind: self.kind,
+            transition: self.transition,
+            before: self.before,
+            after: self.after,
             timestamp,
             reason: self.reason,
             round_trip: self.round_trip,

@@ -9,7 +9,7 @@ use crate::host::Address;
 use crate::snapshot::{HostList, HostView};
 
 /// The hash of an address, the same in every driver.
-pub(super) fn hash(address: &Address) -> u64 {
+pub(crate) fn hash(address: &Address) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(address)
 }
 

@@ -35,6 +35,7 @@ impl Clusters {
             random: &mut random,
         };
         let was = Was::of(&slot.session);
+        let had_failed = slot.session.last_passed() == Some(false);
         let Some(completion) = slot.session.handle_outcome(now, attempt, &outcome, &mut cx) else {
             return;
         };
@@ -65,6 +66,16 @@ impl Clusters {
             Outcome::Success { .. } => None,
             Outcome::Failure(failure) => Some(failure),
         };
+        let several = cluster.checks.len() > 1;
+        match &failure {
+            Some(failure) if several || !slot.session.failed() => {
+                self.failures.insert(id, failure.reason.clone());
+            }
+            _ if had_failed && !self.failures.is_empty() => {
+                self.failures.remove(&id);
+            }
+            _ => (),
+        }
         self.complete(now, id, was, &completion, failure, round_trip);
     }
 
@@ -85,6 +96,7 @@ impl Clusters {
                 let Some(check) = check_of(&self.clusters, slot) else {
                     continue;
                 };
+                self.failures.remove(&id);
                 let failure = Failure::new(FailureType::Passive, Reason::Passive);
                 let was = Was::of(&slot.session);
                 let completion = slot.session.set_unhealthy(&failure, &check.config);
@@ -121,18 +133,8 @@ impl Clusters {
         let Some(view) = cluster.part.hosts.get(host as usize) else {
             return;
         };
-        for kind in completion.events.into_iter().flatten() {
-            self.actions.push_back(Action::Event(Notice {
-                cluster: cluster_id,
-                check: usize::from(slot.check),
-                name: Arc::clone(&cluster.config.name),
-                check_name: Arc::clone(&check.config.name),
-                host: Arc::clone(&view.host),
-                kind,
-                reason: failure.as_ref().map(|f| f.reason.clone()),
-                round_trip,
-            }));
-        }
+        let before = view.flags;
+        let position = usize::from(slot.check);
         let mut flags = view.flags.with(HealthFlags::PENDING_ACTIVE_HC, false);
         if let Some(failure) = &failure
             && failure.immediate
@@ -140,12 +142,29 @@ impl Clusters {
             flags = flags.with(HealthFlags::EXCLUDED_VIA_IMMEDIATE_HC_FAIL, true);
         }
         let (failed, degraded) = (view.failed(), view.degraded());
-        let reason = failure.filter(|_| is.failed).map(|f| f.reason);
+        let reason = failure.as_ref().filter(|_| is.failed);
+        let reason = reason.map(|failure| failure.reason.clone());
         self.refresh(now, cluster_id, host, flags, reason);
         let cluster = &self.clusters[cluster_id.index()];
         let Some(view) = cluster.part.hosts.get(host as usize) else {
             return;
         };
+        let check = &cluster.checks[position];
+        for kind in completion.events.into_iter().flatten() {
+            self.actions.push_back(Action::Event(Notice {
+                cluster: cluster_id,
+                check: position,
+                name: Arc::clone(&cluster.config.name),
+                check_name: Arc::clone(&check.config.name),
+                host: Arc::clone(&view.host),
+                kind,
+                transition: completion.transition,
+                before,
+                after: view.flags,
+                reason: failure.as_ref().map(|f| f.reason.clone()),
+                round_trip,
+            }));
+        }
         cluster.stats.healthy.shift(!failed, !view.failed());
         cluster.stats.degraded.shift(degraded, view.degraded());
         if view.failed() && view.flags.intersects(HealthFlags::PENDING_DYNAMIC_REMOVAL) {

@@ -89,6 +89,9 @@ impl Clusters {
             }
             let slot = self.sessions.remove(session.index());
             self.wheel.clear(session.key());
+            if !self.failures.is_empty() {
+                self.failures.remove(session);
+            }
             cluster.unchecked -= usize::from(slot.session.first_check());
             let Some(check) = before.get(*check) else {
                 continue;

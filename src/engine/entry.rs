@@ -1,27 +1,51 @@
 //! A cluster as its drivers and its readers share it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use super::told::key_tag;
 use crate::config::ClusterConfig;
+use crate::feed::Broadcast;
 use crate::snapshot::Part;
-use crate::stats::{ClusterManagerStats, Stats};
+use crate::stats::{ClusterManagerStats, ClusterStats, Stats};
 
 /// What drivers publish of a cluster.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
     pub(super) key: Arc<str>,
+    /// Tells its hosts from those of other clusters in journals.
+    pub(super) tag: u64,
     pub(super) config: ArcSwap<ClusterConfig>,
     pub(super) parts: Box<[ArcSwap<Part>]>,
-    pub(super) changed: watch::Sender<u64>,
+    /// What ends with the cluster.
+    pub(super) live: Weak<Live>,
+    /// Its drivers know that it has had traffic.
+    pub(super) traffic: AtomicBool,
     /// Parts that are not yet initialized.
     warming: AtomicUsize,
     pub(super) origin: Origin,
     stats: Arc<Stats>,
+}
+
+/// What drivers tell of a cluster. They own it, so that whoever follows learns when the last of them has let go
+/// of the cluster.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) changed: watch::Sender<u64>,
+    pub(super) events: Broadcast,
+}
+
+impl Live {
+    pub(super) fn new(events: usize) -> Self {
+        Self {
+            changed: watch::Sender::new(0),
+            events: Broadcast::new(events),
+        }
+    }
 }
 
 /// Where a cluster's configuration came from.
@@ -42,13 +66,16 @@ impl Entry {
         origin: Origin,
         shards: usize,
         stats: Arc<Stats>,
+        live: &Arc<Live>,
     ) -> Self {
         let entry = Self {
             name: Arc::clone(&config.name),
             key: Arc::clone(config.key()),
+            tag: key_tag(config.key()),
+            traffic: AtomicBool::new(false),
             config: ArcSwap::from(config),
             parts: (0..shards).map(|_| ArcSwap::default()).collect(),
-            changed: watch::Sender::new(0),
+            live: Arc::downgrade(live),
             warming: AtomicUsize::new(shards),
             origin,
             stats,
@@ -62,6 +89,11 @@ impl Entry {
     /// Where the cluster is counted, if it is.
     pub(super) fn manager(&self) -> Option<&ClusterManagerStats> {
         (self.origin != Origin::Hds).then_some(&self.stats.cluster_manager)
+    }
+
+    pub(super) fn cluster_stats(&self) -> Arc<ClusterStats> {
+        self.stats
+            .cluster(&self.key, self.config.load().stat_name())
     }
 
     /// Makes `part` what readers see of shard `shard`.
@@ -78,7 +110,6 @@ impl Entry {
         {
             manager.warming_clusters.dec();
         }
-        self.changed.send_modify(|version| *version += 1);
     }
 }
 

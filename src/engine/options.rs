@@ -12,7 +12,7 @@ pub enum Traffic {
 }
 
 /// How an engine is to run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
     /// Shards, 1 and up; default 1. Hosts are spread over them.
@@ -25,6 +25,25 @@ pub struct Options {
     pub traffic: Traffic,
     /// Where jitter starts from; random by default.
     pub seed: Option<u64>,
+    /// How many of its last attempts each shard notes, of 32 bytes each; default 0, which costs nothing. See
+    /// [`Engine::attempts`](super::Engine::attempts).
+    pub journal: usize,
+    /// How many events are kept for a follower that is slow; default 1,024. See
+    /// [`Engine::events`](super::Engine::events).
+    pub events: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shards: 1,
+            max_in_flight: None,
+            traffic: Traffic::default(),
+            seed: None,
+            journal: 0,
+            events: 1024,
+        }
+    }
 }
 
 impl Options {
@@ -49,6 +68,18 @@ impl Options {
     /// The same with a fixed start for jitter.
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
+        self
+    }
+
+    /// The same with so many attempts noted by each shard.
+    pub fn with_journal(mut self, attempts: usize) -> Self {
+        self.journal = attempts;
+        self
+    }
+
+    /// The same with so many events kept for slow followers.
+    pub fn with_events(mut self, events: usize) -> Self {
+        self.events = events;
         self
     }
 }

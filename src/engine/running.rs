@@ -104,6 +104,8 @@ struct Slot {
 struct Running {
     id: AttemptId,
     session: SessionId,
+    /// What the journal knows the host by.
+    tag: u32,
     run: Run,
     sent: Option<Instant>,
     /// A poll has ended before it was sent.
@@ -125,6 +127,7 @@ pub(super) enum Polled {
 /// How an attempt ended.
 pub(super) struct Report {
     pub(super) session: SessionId,
+    pub(super) tag: u32,
     pub(super) attempt: AttemptId,
     pub(super) outcome: Outcome,
     /// When it was sent, if it said so.
@@ -194,7 +197,7 @@ impl Attempts {
     pub(super) fn begin(
         &mut self,
         id: AttemptId,
-        session: SessionId,
+        (session, tag): (SessionId, u32),
         checker: Box<dyn HostChecker>,
         keeps: bool,
     ) -> usize {
@@ -206,6 +209,7 @@ impl Attempts {
         place.attempt = Some(Running {
             id,
             session,
+            tag,
             run: Run::new(checker, keeps, io),
             sent: None,
             waited: false,
@@ -301,6 +305,7 @@ impl Attempts {
         let Running {
             id,
             session,
+            tag,
             run,
             sent,
             ..
@@ -308,6 +313,7 @@ impl Attempts {
         guard(|| drop(run));
         Polled::Ended(Report {
             session,
+            tag,
             attempt: id,
             outcome,
             sent,
@@ -368,7 +374,7 @@ mod tests {
         let mut attempts = Attempts::new(Arc::new(registry));
         let id = attempts.next_id().unwrap();
         let session = SessionId::FIRST;
-        let slot = attempts.begin(id, session, Box::new(Sends { sends_at }), keeps);
+        let slot = attempts.begin(id, (session, 0), Box::new(Sends { sends_at }), keeps);
         (attempts, slot)
     }
 

@@ -13,14 +13,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock;
-use super::entry::Entry;
+use super::entry::{Entry, Live};
+use super::journal::{Ending, Journal, PastAttempt};
 use super::reactor::Reactor;
 use super::running::{self, Attempts, Polled, Report};
+use super::told::Explanation;
 use crate::checker::{Checker, HostChecker, Target};
-use crate::cluster::{Action, ClusterId, Clusters, Reset, SessionId, SessionView, Share, Update};
+use crate::cluster::{Action, ClusterId, Clusters, Reset, SessionId, Share, Update};
 use crate::config::ClusterConfig;
 use crate::event::{EventKind, HealthCheckEvent, Outcome, Reason};
-use crate::feed::EventSink;
+use crate::feed::{Broadcast, EventSink};
 use crate::host::{Address, Host};
 use crate::session::IntervalLimits;
 use crate::stats::{ClusterStats, Stats};
@@ -54,8 +56,10 @@ pub(super) enum Input {
     Traffic(Arc<str>),
     /// A host is unhealthy.
     SetUnhealthy(Arc<str>, Address),
-    /// What sessions are up to.
-    Explain(Arc<str>, Address, oneshot::Sender<Vec<SessionView>>),
+    /// What the hosts at an address are up to, with so many of their last attempts.
+    Explain(Arc<str>, Address, usize, oneshot::Sender<Vec<Explanation>>),
+    /// So many of the last attempts, of one cluster or of all.
+    Attempts(Option<Arc<str>>, usize, oneshot::Sender<Vec<PastAttempt>>),
     /// There is nothing more to do.
     Stop,
 }
@@ -83,9 +87,24 @@ impl MembershipChange {
 #[derive(Clone)]
 pub(super) struct Runtime {
     pub(super) entry: Arc<Entry>,
+    pub(super) live: Arc<Live>,
+    /// Since when the shard has the cluster; set by the shard.
+    pub(super) since: Option<Instant>,
     pub(super) config: Arc<ClusterConfig>,
     pub(super) checkers: Vec<Arc<dyn Checker>>,
     pub(super) sinks: Vec<Vec<Arc<dyn EventSink>>>,
+}
+
+/// What all shards of an engine have in common.
+#[derive(Clone)]
+pub(super) struct Shared {
+    /// How many attempts each of them notes.
+    pub(super) journal: usize,
+    /// Events of all clusters.
+    pub(super) events: Arc<Broadcast>,
+    pub(super) stats: Arc<Stats>,
+    /// Goes with the last of them.
+    pub(super) alive: watch::Sender<()>,
 }
 
 /// What follows a turn.
@@ -106,9 +125,9 @@ enum Told {
 
 pub(super) struct Shard {
     index: usize,
-    clusters: Clusters,
+    pub(super) clusters: Clusters,
     /// What clusters are run by, by their ids.
-    runtimes: Vec<Option<Runtime>>,
+    pub(super) runtimes: Vec<Option<Runtime>>,
     attempts: Attempts,
     reactor: Reactor,
     /// Sessions whose attempts are due and wait for their turn.
@@ -130,6 +149,10 @@ pub(super) struct Shard {
     /// When this turn began, by the real clock, and how long it was to wait at its end.
     turn: Option<Instant>,
     to_wait: Duration,
+    /// The last attempts, if they are to be noted.
+    pub(super) journal: Option<Journal>,
+    /// Events of all clusters.
+    events: Arc<Broadcast>,
     stats: Arc<Stats>,
     /// Goes when all else has gone: fields are dropped in their order.
     _alive: watch::Sender<()>,
@@ -141,11 +164,18 @@ impl Shard {
         seed: u64,
         in_flight: usize,
         inputs: mpsc::Receiver<Input>,
-        stats: Arc<Stats>,
-        alive: watch::Sender<()>,
+        shared: Shared,
         reactor: Reactor,
     ) -> Self {
+        let Shared {
+            journal,
+            events,
+            stats,
+            alive,
+        } = shared;
         Self {
+            journal: Journal::new(journal, clock::now()),
+            events,
             index: share.index(),
             clusters: Clusters::new(clock::now(), share, seed),
             runtimes: Vec::new(),
@@ -386,7 +416,7 @@ impl Shard {
             Input::Stop => self.inputs.close(),
             Input::Traffic(name) => {
                 if let Some(id) = self.clusters.id(&name) {
-                    self.clusters.note_traffic(id);
+                    self.clusters.note_traffic(now, id);
                 }
             }
             Input::SetUnhealthy(name, address) => {
@@ -394,13 +424,12 @@ impl Shard {
                     self.clusters.set_unhealthy(now, id, &address);
                 }
             }
-            Input::Explain(name, address, reply) => {
-                let views = self
-                    .clusters
-                    .id(&name)
-                    .map(|id| self.clusters.explain(id, &address));
+            Input::Explain(name, address, attempts, reply) => {
                 // Whoever asked may have gone.
-                let _ = reply.send(views.unwrap_or_default());
+                let _ = reply.send(self.explain(&name, &address, attempts));
+            }
+            Input::Attempts(name, attempts, reply) => {
+                let _ = reply.send(self.past_attempts(name.as_deref(), attempts));
             }
         }
         self.act(now);
@@ -410,7 +439,12 @@ impl Shard {
         if self.runtimes.len() <= id.index() {
             self.runtimes.resize_with(id.index() + 1, || None);
         }
-        self.runtimes[id.index()] = runtime;
+        let place = &mut self.runtimes[id.index()];
+        let since = place.as_ref().and_then(|before| before.since);
+        *place = runtime.map(|runtime| Runtime {
+            since: since.or_else(|| Some(clock::now())),
+            ..runtime
+        });
     }
 
     /// Does what the clusters want.
@@ -445,6 +479,12 @@ impl Shard {
                     trace(&event);
                     for sink in runtime.sinks.get(check).into_iter().flatten() {
                         sink.record(&event);
+                    }
+                    let here = runtime.live.events.followed();
+                    if here || self.events.followed() {
+                        let event = Arc::new(event);
+                        runtime.live.events.send(&event);
+                        self.events.send(&event);
                     }
                 }
             }
@@ -515,18 +555,23 @@ impl Shard {
             let target = Target::new(host).with_bind(runtime.config.bind.as_ref());
             running::guard(|| (checker.for_host(target), checker.keeps_connections()))
         });
+        let tag = match (&self.journal, runtime_of(&self.runtimes, started.cluster)) {
+            (Some(_), Some(runtime)) => runtime.tag(&started.host.address),
+            _ => 0,
+        };
         if late {
             self.tell_overload(now);
         }
         self.stats.engine.attempts_in_flight.inc();
         match checker {
             Some((checker, keeps)) => {
-                let slot = self.attempts.begin(id, session, checker, keeps);
+                let slot = self.attempts.begin(id, (session, tag), checker, keeps);
                 self.poll(slot);
             }
             None => {
                 let report = Report {
                     session,
+                    tag,
                     attempt: id,
                     outcome: Outcome::network(Reason::Panicked),
                     sent: None,
@@ -574,10 +619,16 @@ impl Shard {
     fn ended(&mut self, now: Instant, report: Report) {
         self.stats.engine.attempts_in_flight.dec();
         let success = matches!(report.outcome, Outcome::Success { .. });
-        let round_trip = report
-            .sent
-            .filter(|_| success)
-            .map(|sent| now.saturating_duration_since(sent));
+        let took = report.sent.map(|sent| now.saturating_duration_since(sent));
+        let round_trip = took.filter(|_| success);
+        if let Some(journal) = &mut self.journal
+            && let Some((cluster, slot, check)) = self.clusters.place_of(report.session)
+            && let Some(runtime) = runtime_of(&self.runtimes, cluster)
+        {
+            let check = runtime.check_tag(check);
+            let ending = Ending::of(&report.outcome);
+            journal.note(now, (cluster, slot, report.tag), check, ending, took);
+        }
         if let Some(round_trip) = round_trip {
             self.stats.engine.round_trip.record(round_trip);
         }
@@ -619,12 +670,13 @@ impl Shard {
             self.published = Some(now);
             if let Some(runtime) = runtime_of(&self.runtimes, id) {
                 runtime.entry.publish(self.index, part);
+                runtime.live.changed.send_modify(|version| *version += 1);
             }
         }
     }
 }
 
-fn runtime_of(runtimes: &[Option<Runtime>], id: ClusterId) -> Option<&Runtime> {
+pub(super) fn runtime_of(runtimes: &[Option<Runtime>], id: ClusterId) -> Option<&Runtime> {
     runtimes.get(id.index())?.as_ref()
 }
 

@@ -259,8 +259,8 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{EventKind, HealthCheckerType};
-    use crate::host::Host;
+    use crate::event::{EventKind, HealthCheckerType, Transition};
+    use crate::host::{HealthFlags, Host};
     use std::net::SocketAddr;
     use std::time::SystemTime;
 
@@ -271,6 +271,9 @@ mod tests {
             cluster: "c".into(),
             check: "".into(),
             kind: EventKind::Success,
+            transition: Transition::Unchanged,
+            before: HealthFlags::NONE,
+            after: HealthFlags::NONE,
             timestamp: SystemTime::UNIX_EPOCH,
             reason: None,
             round_trip: None,

@@ -129,8 +129,8 @@ fn write_timestamp(line: &mut String, time: SystemTime) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{FailureType, HealthCheckerType};
-    use crate::host::Host;
+    use crate::event::{FailureType, HealthCheckerType, Transition};
+    use crate::host::{HealthFlags, Host};
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::time::Duration;
@@ -143,6 +143,9 @@ mod tests {
             cluster: "c1".into(),
             check: "".into(),
             kind,
+            transition: Transition::Unchanged,
+            before: HealthFlags::NONE,
+            after: HealthFlags::NONE,
             timestamp: SystemTime::UNIX_EPOCH + Duration::from_micros(1_785_000_000_568_999),
             reason: None,
             round_trip: None,

@@ -9,7 +9,7 @@ fn a_host_that_comes_is_checked_at_once() {
     world.pass(123 * MS);
     world.upsert([host(2)]);
     assert_eq!(world.checked(), [2]);
-    assert_eq!(world.explain(2)[0].due, Some(world.now + TIMEOUT));
+    assert_eq!(world.explain(2)[0].due(), Some(world.now + TIMEOUT));
     assert_eq!(world.changes(), 2);
     // Told again, nothing happens.
     world.upsert([host(2)]);
@@ -42,7 +42,7 @@ fn a_healthy_host_that_went_stays_until_its_checks_fail_it() {
     }] {
         let mut world = World::healthy(&[1]);
         world.pass(200 * MS);
-        let due = world.explain(1)[0].due;
+        let due = world.explain(1)[0].due();
         removal(&mut world);
         assert_eq!(world.flags(1), "/pending_dynamic_removal");
         let stats = world.cluster_stats();
@@ -52,7 +52,7 @@ fn a_healthy_host_that_went_stays_until_its_checks_fail_it() {
         };
         assert_eq!(members(&stats), (1, 1));
         assert_eq!(stats.check(&"".into()).healthy.value(), 1);
-        assert_eq!(world.explain(1)[0].due, due, "the schedule goes on");
+        assert_eq!(world.explain(1)[0].due(), due, "the schedule goes on");
 
         world.round(&Outcome::SUCCESS);
         world.round(&refused());
@@ -185,7 +185,7 @@ fn a_removal_while_an_attempt_runs_cancels_it_and_leaves_nothing() {
 #[test]
 fn what_the_control_plane_says_of_health_is_a_flag_beside_the_checks() {
     let mut world = World::healthy(&[1]);
-    let due = world.explain(1)[0].due;
+    let due = world.explain(1)[0].due();
     let stats = world.cluster_stats();
     for (health, flags, (healthy, degraded)) in [
         (EdsHealth::Unhealthy, "/failed_eds_health", (0, 0)),
@@ -204,7 +204,7 @@ fn what_the_control_plane_says_of_health_is_a_flag_beside_the_checks() {
         // The checks pass it all the same.
         assert_eq!(stats.check(&"".into()).healthy.value(), 1);
         assert_eq!(stats.healthy.value(), 1);
-        assert_eq!(world.explain(1)[0].due, due);
+        assert_eq!(world.explain(1)[0].due(), due);
     }
     assert_eq!(world.checked(), NOWHERE);
     assert_eq!(world.changes(), 1);

@@ -230,7 +230,7 @@ impl Model {
             }
             Step::Traffic(name) => {
                 if let Some(cluster) = world.clusters.id(name) {
-                    world.clusters.note_traffic(cluster);
+                    world.clusters.note_traffic(world.now, cluster);
                 }
             }
         }

@@ -329,7 +329,7 @@ fn a_late_start_has_its_whole_timeout_and_says_how_late_it_is() {
     assert_eq!((started.lag, started.check), (40 * MS, 0));
     let due = |clusters: &Clusters| {
         let cluster = clusters.id("c").unwrap();
-        clusters.explain(cluster, &address(1))[0].due
+        clusters.explain(cluster, &address(1))[0].due()
     };
     assert_eq!(due(&clusters), Some(now + TIMEOUT));
     // For want of a port it is sent later still.
@@ -398,7 +398,7 @@ fn set_unhealthy_ends_a_pending_removal() {
 }
 
 #[test]
-fn traffic_and_limits_rule_from_the_next_wait_on() {
+fn traffic_cuts_waits_short_and_limits_rule_from_the_next_wait_on() {
     let mut world = World::new();
     let config = dynamic(&[]).with_health_check(HealthCheck {
         no_traffic_healthy_interval: 1500 * MS,
@@ -408,11 +408,15 @@ fn traffic_and_limits_rule_from_the_next_wait_on() {
     world.reset([host(1)]);
     world.end_all(&Outcome::SUCCESS);
     let cluster = world.clusters.id("c").unwrap();
-    let wait = |world: &World| world.explain(1)[0].due.unwrap() - world.now;
+    let wait = |world: &World| world.explain(1)[0].due().unwrap() - world.now;
     assert_eq!(wait(&world), 1500 * MS);
-    world.clusters.note_traffic(cluster);
-    assert_eq!(wait(&world), 1500 * MS);
-    world.pass(1500 * MS);
+    world.clusters.note_traffic(world.now, cluster);
+    assert_eq!(wait(&world), INTERVAL);
+    world.pass(INTERVAL / 2);
+    // To say so once more does nothing.
+    world.clusters.note_traffic(world.now, cluster);
+    assert_eq!(wait(&world), INTERVAL / 2);
+    world.pass(INTERVAL / 2);
     world.end_all(&Outcome::SUCCESS);
     assert_eq!(wait(&world), INTERVAL);
     world
@@ -434,17 +438,38 @@ fn what_a_session_is_up_to_can_be_asked() {
         panic!("two checks")
     };
     assert_eq!((&*a.check, &*b.check), ("a", "b"));
-    assert!(!a.failed && !a.first_check && !a.attempting);
+    assert!(!a.failed && !a.first_check && !a.attempting());
     assert_eq!(a.round_trip, Some(3 * MS));
     assert_eq!(
-        (a.due, a.waits_by),
+        (a.due(), a.waits_by),
         (Some(world.now + INTERVAL), IntervalKind::NoTrafficHealthy)
     );
-    assert!(b.failed && b.first_check && b.attempting);
-    assert_eq!((b.due, b.round_trip), (Some(world.now + TIMEOUT), None));
+    assert!(b.failed && b.first_check && b.attempting());
+    assert_eq!((b.due(), b.round_trip), (Some(world.now + TIMEOUT), None));
+    assert_eq!((&a.last, &b.last), (&Some(Last::Success), &None));
+    assert_eq!(
+        (a.running_since(), b.running_since()),
+        (None, Some(world.now))
+    );
+    assert_eq!((a.interval, a.jitter), (INTERVAL, Duration::ZERO));
     world.end_at(1, 1, &refused());
+    let last = |world: &World, check: usize| world.explain(1)[check].last.clone();
+    assert_eq!(last(&world, 1), Some(Last::Failure(Some(Reason::Refused))));
     world.round(&Outcome::SUCCESS);
-    assert_eq!(world.explain(1)[1].successes, 1);
+    let b = &world.explain(1)[1];
+    assert_eq!((b.successes, b.healthy_threshold), (1, 2));
+    assert_eq!(b.last, Some(Last::Success));
+    // A failure below the threshold is told too, though the host's view does not have it.
+    world.pass(INTERVAL);
+    world.end_at(1, 0, &Outcome::timeout(Reason::Silent));
+    world.end_at(1, 1, &Outcome::SUCCESS);
+    let a = &world.explain(1)[0];
+    assert!(!a.failed);
+    assert_eq!((a.failures, a.unhealthy_threshold), (1, 2));
+    assert_eq!(a.last, Some(Last::Failure(Some(Reason::Silent))));
+    world.round(&Outcome::SUCCESS);
+    assert_eq!(last(&world, 0), Some(Last::Success));
+    assert!(world.clusters.failures.is_empty());
     assert_eq!(world.explain(9), []);
     assert_eq!(world.clusters.explain(ClusterId(9), &address(1)), []);
 }

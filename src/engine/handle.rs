@@ -1,0 +1,267 @@
+//! What a [`Cluster`] handle tells the shards, and asks of them.
+//!
+//! What all shards are told is sent once there is room at each of them, so a call that is dropped while it
+//! waits has done nothing, and under a lock that is never held while waiting, so that each shard gets all
+//! changes in one order.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::entry::Entry;
+use super::shard::{Input, MembershipChange};
+use super::{Cluster, Ended, Explanation, Inner, PastAttempt, Snapshot};
+use crate::cluster::{Share, Update};
+use crate::feed::Events;
+use crate::host::{Address, Host};
+
+/// Of its last attempts, how many a host is explained with at most.
+const EXPLAINED: usize = 100;
+
+impl Cluster {
+    /// Waits until every host has completed its first check, and gives the snapshot that shows it.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended or the cluster was removed before.
+    pub async fn initialized(&self) -> Result<Snapshot, Ended> {
+        let mut changes = self.changes();
+        loop {
+            let snapshot = self.snapshot();
+            if snapshot.initialized() {
+                return Ok(snapshot);
+            }
+            changes.changed().await.map_err(|_| Ended)?;
+        }
+    }
+
+    /// What its checks do from now on: verdicts that change, first failures, and each attempt where the check is
+    /// configured to log it. An event may come a few milliseconds before the snapshot shows what it tells.
+    ///
+    /// That a host came, went or was changed by a control plane is no event: [`Cluster::changes`] tells of it.
+    pub fn events(&self) -> Events {
+        match self.entry.live.upgrade() {
+            Some(live) => live.events.follow(),
+            None => Events::ended(),
+        }
+    }
+
+    /// The hosts are these, and no others. Hosts that are there already keep their verdict and schedule; one that
+    /// is not told any longer goes at once if it fails, else when it fails, unless the cluster's
+    /// `ignore_health_on_host_removal` is set.
+    ///
+    /// For clusters of [`Discovery::Dynamic`](crate::config::Discovery::Dynamic). A host is its address.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended or the cluster was removed.
+    pub async fn reset(
+        &self,
+        hosts: impl IntoIterator<Item = impl Into<Arc<Host>>>,
+    ) -> Result<(), Ended> {
+        let hosts: Arc<[Arc<Host>]> = hosts.into_iter().map(Into::into).collect();
+        let cluster = self.key();
+        self.change(|| Update::Reset {
+            cluster: Arc::clone(cluster),
+            hosts: Arc::clone(&hosts),
+        })
+        .await
+    }
+
+    /// These hosts came, or changed. Others stay.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended or the cluster was removed.
+    pub async fn upsert(
+        &self,
+        hosts: impl IntoIterator<Item = impl Into<Arc<Host>>>,
+    ) -> Result<(), Ended> {
+        let hosts: Arc<[Arc<Host>]> = hosts.into_iter().map(Into::into).collect();
+        let cluster = self.key();
+        self.change(|| Update::Upsert {
+            cluster: Arc::clone(cluster),
+            hosts: Arc::clone(&hosts),
+        })
+        .await
+    }
+
+    /// The hosts at these addresses went: at once if they fail, else as [`Cluster::reset`] says.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended or the cluster was removed.
+    pub async fn remove(
+        &self,
+        addresses: impl IntoIterator<Item = impl Into<Address>>,
+    ) -> Result<(), Ended> {
+        let addresses: Arc<[Address]> = addresses.into_iter().map(Into::into).collect();
+        let cluster = self.key();
+        self.change(|| Update::Remove {
+            cluster: Arc::clone(cluster),
+            addresses: Arc::clone(&addresses),
+        })
+        .await
+    }
+
+    /// The cluster has had traffic: the no-traffic intervals no longer rule, and waits by them are cut short.
+    /// Envoy lets those finish.
+    ///
+    /// To be called as often as is convenient: after the first call it is a look at a flag.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended or the cluster was removed, if it is the first call.
+    pub async fn note_traffic(&self) -> Result<(), Ended> {
+        if self.entry.traffic.load(Relaxed) {
+            return Ok(());
+        }
+        let engine = self.engine()?;
+        for shard in room(&engine.shards).await? {
+            shard.send(Input::Traffic(Arc::clone(&self.entry.key)));
+        }
+        self.entry.traffic.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// The same for those who cannot wait, as in a per-packet path: false when the shards have too much to do to
+    /// be told now. The next packet's call tries again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::note_traffic`].
+    pub fn try_note_traffic(&self) -> Result<bool, Ended> {
+        if self.entry.traffic.load(Relaxed) {
+            return Ok(true);
+        }
+        let engine = self.engine()?;
+        for shard in &engine.shards {
+            // Shards that have been told before do nothing when they are told again.
+            match shard.try_send(Input::Traffic(Arc::clone(&self.entry.key))) {
+                Ok(()) => (),
+                Err(mpsc::error::TrySendError::Full(_)) => return Ok(false),
+                Err(mpsc::error::TrySendError::Closed(_)) => return Err(Ended),
+            }
+        }
+        self.entry.traffic.store(true, Relaxed);
+        Ok(true)
+    }
+
+    /// Fails the hosts at `address` from outside, until checks pass them again: for a proxy that saw them fail.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended or the cluster was removed.
+    pub async fn set_unhealthy(&self, address: &Address) -> Result<(), Ended> {
+        let input = Input::SetUnhealthy(Arc::clone(&self.entry.key), address.clone());
+        self.tell_shard_of(address, input).await
+    }
+
+    /// All that is known of the hosts at `address`; empty if there is none. The shard that checks them is asked,
+    /// so it costs hosts nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended or the cluster was removed.
+    pub async fn explain(&self, address: &Address) -> Result<Vec<Explanation>, Ended> {
+        let (reply, answer) = oneshot::channel();
+        let key = Arc::clone(&self.entry.key);
+        let input = Input::Explain(key, address.clone(), EXPLAINED, reply);
+        self.tell_shard_of(address, input).await?;
+        answer.await.map_err(|_| Ended)
+    }
+
+    /// So many of its last attempts, the newest first; none unless they are noted: see
+    /// [`Options::with_journal`](super::Options::with_journal).
+    ///
+    /// # Errors
+    ///
+    /// When the engine has ended or the cluster was removed.
+    pub async fn attempts(&self, most: usize) -> Result<Vec<PastAttempt>, Ended> {
+        past_attempts(&self.engine()?.shards, Some(self.key()), most).await
+    }
+
+    async fn change(&self, update: impl Fn() -> Update) -> Result<(), Ended> {
+        let engine = self.engine()?;
+        let room = room(&engine.shards).await?;
+        let _order = engine.order.lock().unwrap_or_else(PoisonError::into_inner);
+        if !engine.has(&self.entry) {
+            return Err(Ended);
+        }
+        change(room, &self.entry, update);
+        Ok(())
+    }
+
+    async fn tell_shard_of(&self, address: &Address, input: Input) -> Result<(), Ended> {
+        let engine = self.engine()?;
+        let shard = engine.shards.get(Share::of(address, engine.shards.len()));
+        let sent = shard.ok_or(Ended)?.send(input).await;
+        sent.map_err(|_| Ended)
+    }
+
+    /// The engine, if it goes on and still has the cluster.
+    fn engine(&self) -> Result<Arc<Inner>, Ended> {
+        let engine = self.engine.upgrade().ok_or(Ended)?;
+        if engine.has(&self.entry) {
+            Ok(engine)
+        } else {
+            Err(Ended)
+        }
+    }
+}
+
+impl Inner {
+    /// Whether this is the cluster that it has under the name.
+    fn has(&self, entry: &Arc<Entry>) -> bool {
+        let clusters = self.clusters.read().unwrap_or_else(PoisonError::into_inner);
+        let known = clusters.get(&entry.key);
+        known.is_some_and(|known| Arc::ptr_eq(known, entry))
+    }
+}
+
+/// Room for one input at each shard.
+pub(super) async fn room(
+    shards: &[mpsc::Sender<Input>],
+) -> Result<Vec<mpsc::Permit<'_, Input>>, Ended> {
+    let mut room = Vec::with_capacity(shards.len());
+    // All wait for them in the same order, so nobody holds what another waits for in turn.
+    for shard in shards {
+        room.push(shard.reserve().await.map_err(|_| Ended)?);
+    }
+    Ok(room)
+}
+
+/// Tells all shards of a change of a cluster's hosts.
+pub(super) fn change(
+    room: Vec<mpsc::Permit<'_, Input>>,
+    entry: &Entry,
+    update: impl Fn() -> Update,
+) {
+    let stats = entry.cluster_stats();
+    let membership = MembershipChange::new(Some(stats));
+    for shard in room {
+        shard.send(Input::Update(update(), None, membership.clone()));
+    }
+}
+
+pub(super) async fn past_attempts(
+    shards: &[mpsc::Sender<Input>],
+    cluster: Option<&Arc<str>>,
+    most: usize,
+) -> Result<Vec<PastAttempt>, Ended> {
+    let mut answers = Vec::with_capacity(shards.len());
+    for shard in shards {
+        let (reply, answer) = oneshot::channel();
+        let input = Input::Attempts(cluster.cloned(), most, reply);
+        shard.send(input).await.map_err(|_| Ended)?;
+        answers.push(answer);
+    }
+    let mut past = Vec::new();
+    for answer in answers {
+        past.extend(answer.await.map_err(|_| Ended)?);
+    }
+    past.sort_by_key(|attempt| std::cmp::Reverse(attempt.at));
+    past.truncate(most);
+    Ok(past)
+}
