@@ -1,8 +1,8 @@
 //! The admin port: what an operator reads over HTTP, under Envoy's paths and in Envoy's forms.
 //!
 //! An [`Admin`] says what is to be read; [`router`] makes an axum router of it, which an embedder can serve
-//! within its own, and [`serve`] is an accept loop with limits for who has none. The pages only read: nothing
-//! asked here changes a check. Long answers are built off the runtime or in small pieces between which
+//! within its own, and [`serve`] is an accept loop with limits for who has none. Nothing asked here changes a
+//! check; what changes the process goes through its [`Control`]. Long answers are built off the runtime or in small pieces between which
 //! other tasks run, so that checks go on in time.
 //!
 //! Where it differs from Envoy: read-only paths take `GET` and `HEAD` only (Envoy takes any method); a filter
@@ -35,15 +35,20 @@ use crate::proto::envoy::config::core::v3::Node;
 mod answer;
 mod clusters;
 mod config_dump;
+mod control;
+mod guard;
+mod hosts;
 mod init_dump;
 mod json;
 mod pages;
 mod prometheus;
 mod query;
+mod seats;
 mod serve;
 mod server;
 mod stats;
 
+pub use control::{Control, LogLevel};
 pub use serve::{Limits, serve};
 
 /// How many answers are built off the runtime at once; further ones wait. Each may take a processor.
@@ -55,6 +60,9 @@ pub struct Admin {
     engine: Engine,
     node: Option<Node>,
     gate: Option<watch::Receiver<bool>>,
+    control: Option<Arc<dyn Control>>,
+    /// Whether this machine is the only one to reach the port, so that it is asked for by no other names.
+    own_names: bool,
     /// And when it was loaded.
     bootstrap: Option<Arc<(Bootstrap, SystemTime)>>,
     #[cfg(feature = "xds")]
@@ -71,6 +79,8 @@ impl Admin {
             engine,
             node: None,
             gate: None,
+            control: None,
+            own_names: false,
             bootstrap: None,
             #[cfg(feature = "xds")]
             dump: None,
@@ -89,6 +99,19 @@ impl Admin {
     /// to come from a control plane.
     pub fn with_gate(mut self, gate: watch::Receiver<bool>) -> Self {
         self.gate = Some(gate);
+        self
+    }
+
+    /// The same, with what `/logging`, `/reopen_logs` and `/quitquitquit` do.
+    pub fn with_control(mut self, control: Arc<dyn Control>) -> Self {
+        self.control = Some(control);
+        self
+    }
+
+    /// The same, for a port that only this machine reaches: it is to be asked for by an IP address or as
+    /// `localhost`. By any other name only a browser comes that was led here (DNS rebinding); it is refused.
+    pub fn with_own_names_only(mut self) -> Self {
+        self.own_names = true;
         self
     }
 
@@ -117,7 +140,8 @@ impl Admin {
 pub fn router(admin: Admin) -> Router {
     pages::router(Arc::new(Shared {
         admin,
-        live: AtomicBool::new(false),
+        initialized: AtomicBool::new(false),
+        draining: AtomicBool::new(false),
         builders: Semaphore::new(BUILDERS),
     }))
 }
@@ -126,17 +150,20 @@ pub fn router(admin: Admin) -> Router {
 #[derive(Debug)]
 struct Shared {
     admin: Admin,
-    /// Whether the state was once live: it stays so.
-    live: AtomicBool,
+    /// Whether all that is waited for was there once: it is not waited for again.
+    initialized: AtomicBool,
+    /// `/healthcheck/fail` was asked for.
+    draining: AtomicBool,
     builders: Semaphore,
 }
 
 /// Where the server is in its life.
 ///
-/// Source: `envoy.admin.v3.ServerInfo.State`, of which these two are known here.
+/// Source: `envoy.admin.v3.ServerInfo.State`, of which these are known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerState {
     Live = 0,
+    Draining = 1,
     PreInitializing = 2,
 }
 
@@ -144,6 +171,7 @@ impl ServerState {
     fn name(self) -> &'static str {
         match self {
             Self::Live => "LIVE",
+            Self::Draining => "DRAINING",
             Self::PreInitializing => "PRE_INITIALIZING",
         }
     }
@@ -151,21 +179,28 @@ impl ServerState {
 
 impl Shared {
     fn state(&self) -> ServerState {
-        if self.live.load(Relaxed) {
-            return ServerState::Live;
+        match (self.initialized(), self.draining.load(Relaxed)) {
+            (false, _) => ServerState::PreInitializing,
+            (true, true) => ServerState::Draining,
+            (true, false) => ServerState::Live,
+        }
+    }
+
+    fn initialized(&self) -> bool {
+        if self.initialized.load(Relaxed) {
+            return true;
         }
         let open = match &self.admin.gate {
             Some(gate) => *gate.borrow() || gate.has_changed().is_err(),
             None => true,
         };
-        let ready = open
+        let initialized = open
             && self.admin.engine.clusters().iter().all(|cluster| {
                 cluster.origin() != Origin::Static || cluster.snapshot().initialized()
             });
-        if ready {
-            self.live.store(true, Relaxed);
-            return ServerState::Live;
+        if initialized {
+            self.initialized.store(true, Relaxed);
         }
-        ServerState::PreInitializing
+        initialized
     }
 }

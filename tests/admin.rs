@@ -18,6 +18,10 @@ mod prometheus;
 mod clusters;
 #[path = "admin/config_dump.rs"]
 mod config_dump;
+#[path = "admin/control.rs"]
+mod control;
+#[path = "admin/hosts.rs"]
+mod hosts;
 #[path = "admin/limits.rs"]
 mod limits;
 #[path = "admin/server.rs"]

@@ -29,5 +29,7 @@ mod log;
 mod refused;
 #[path = "cli/settings.rs"]
 mod settings;
+#[path = "cli/told.rs"]
+mod told;
 #[path = "cli/validate.rs"]
 mod validate;

@@ -61,7 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "proto", "host", "stats", "config", "snapshot", "engine", "xds", "hds",
+            "proto", "host", "event", "stats", "config", "snapshot", "feed", "engine", "xds", "hds",
         ],
     ),
     (

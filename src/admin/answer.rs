@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 
@@ -13,6 +13,8 @@ use super::Shared;
 
 /// About as much is written at a time, in a fraction of a millisecond.
 const CHUNK: usize = 32 * 1024;
+/// So many steps are taken at a time, if they write less.
+const STEPS: usize = 4096;
 
 const TEXT: &str = "text/plain; charset=UTF-8";
 
@@ -36,6 +38,26 @@ impl Refused {
     /// The client asked for what cannot be.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self(StatusCode::BAD_REQUEST, message.into())
+    }
+
+    /// The client may not ask for this.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self(StatusCode::FORBIDDEN, message.into())
+    }
+
+    /// What the client sends is too long in coming.
+    pub(super) fn timeout(message: impl Into<String>) -> Self {
+        Self(StatusCode::REQUEST_TIMEOUT, message.into())
+    }
+
+    /// What the client sends is too large.
+    pub(super) fn too_large(message: impl Into<String>) -> Self {
+        Self(StatusCode::PAYLOAD_TOO_LARGE, message.into())
+    }
+
+    /// This process has it not.
+    pub(super) fn not_implemented(message: impl Into<String>) -> Self {
+        Self(StatusCode::NOT_IMPLEMENTED, message.into())
     }
 
     /// The client asked for what is not there.
@@ -62,6 +84,10 @@ fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Respons
         (
             header::X_CONTENT_TYPE_OPTIONS,
             HeaderValue::from_static("nosniff"),
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            HeaderValue::from_static("same-origin"),
         ),
         (header::SERVER, HeaderValue::from_static("xds-health")),
     ]);
@@ -123,23 +149,28 @@ impl<W: FnMut(&mut String) -> More + Unpin> hyper::body::Body for Pieces<W> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Piece::Rest(turn) = &mut self.state {
-            ready!(turn.as_mut().poll(cx));
-            self.state = Piece::Next;
-        }
-        match self.state {
-            Piece::Next => {
-                let mut chunk = String::with_capacity(CHUNK + CHUNK / 8);
-                self.state = Piece::Rest(Box::pin(tokio::task::yield_now()));
-                while chunk.len() < CHUNK {
-                    if (self.write)(&mut chunk) == More::No {
-                        self.state = Piece::Done;
-                        break;
-                    }
-                }
-                Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk.into()))))
+        loop {
+            if let Piece::Rest(turn) = &mut self.state {
+                ready!(turn.as_mut().poll(cx));
+                self.state = Piece::Next;
             }
-            Piece::Rest(_) | Piece::Done => Poll::Ready(None),
+            if matches!(self.state, Piece::Done) {
+                return Poll::Ready(None);
+            }
+            let mut chunk = String::with_capacity(CHUNK + CHUNK / 8);
+            self.state = Piece::Rest(Box::pin(tokio::task::yield_now()));
+            for _ in 0..STEPS {
+                if (self.write)(&mut chunk) == More::No {
+                    self.state = Piece::Done;
+                    break;
+                }
+                if chunk.len() >= CHUNK {
+                    break;
+                }
+            }
+            if !chunk.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(chunk.into()))));
+            }
         }
     }
 

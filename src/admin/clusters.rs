@@ -42,7 +42,7 @@ pub(super) async fn page(
 }
 
 /// Writes clusters in one form. All is handed to it in order.
-trait Form {
+pub(super) trait Form {
     /// Before the first cluster.
     fn begin(&mut self, to: &mut String);
     /// A cluster, before its hosts.
@@ -53,17 +53,21 @@ trait Form {
     fn cluster_end(&mut self, to: &mut String, cluster: &Viewed);
     /// After the last cluster.
     fn end(&mut self, to: &mut String);
+    /// Whether nothing more is to be handed to it, but the end.
+    fn done(&self) -> bool {
+        false
+    }
 }
 
 /// A cluster as it was when its turn came.
-struct Viewed {
-    config: Arc<ClusterConfig>,
-    origin: Origin,
-    snapshot: Snapshot,
+pub(super) struct Viewed {
+    pub(super) config: Arc<ClusterConfig>,
+    pub(super) origin: Origin,
+    pub(super) snapshot: Snapshot,
 }
 
 /// Goes over the hosts of clusters, step by step.
-struct Walk {
+pub(super) struct Walk {
     clusters: std::vec::IntoIter<Cluster>,
     at: At,
 }
@@ -77,7 +81,7 @@ enum At {
 }
 
 impl Walk {
-    fn new(clusters: Vec<Cluster>) -> Self {
+    pub(super) fn new(clusters: Vec<Cluster>) -> Self {
         Self {
             clusters: clusters.into_iter(),
             at: At::Begin,
@@ -85,7 +89,7 @@ impl Walk {
     }
 
     /// Writes the next piece, at most one host.
-    fn write(&mut self, form: &mut impl Form, to: &mut String) -> More {
+    pub(super) fn write(&mut self, form: &mut impl Form, to: &mut String) -> More {
         self.at = match std::mem::replace(&mut self.at, At::End) {
             At::Begin => {
                 form.begin(to);
@@ -106,6 +110,10 @@ impl Walk {
                     At::End
                 }
             },
+            At::Slot(..) if form.done() => {
+                form.end(to);
+                At::End
+            }
             At::Slot(cluster, part, slot) => match cluster.snapshot.parts().get(part) {
                 Some(hosts) if slot < hosts.hosts.slots() => {
                     if let Some(host) = hosts.hosts.get(slot) {

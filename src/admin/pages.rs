@@ -6,10 +6,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{Shared, answer, clusters, config_dump, init_dump, server, stats};
+use super::{
+    Shared, answer, clusters, config_dump, control, guard, hosts, init_dump, server, stats,
+};
 
 /// One path. What is to be asked for by another path is one more line in [`PAGES`].
 struct Page {
@@ -23,7 +26,6 @@ struct Page {
 
 /// The one method that a path takes; who takes `GET` takes `HEAD` too.
 #[derive(Clone, Copy)]
-#[expect(dead_code, reason = "paths that change something are to come")]
 enum Verb {
     Get,
     Post,
@@ -62,7 +64,7 @@ const STATS_FILTER: [(&str, &str); 4] = [
     ),
 ];
 
-static PAGES: [Page; 9] = [
+static PAGES: [Page; 15] = [
     Page {
         path: "/",
         method: Verb::Get,
@@ -95,11 +97,44 @@ static PAGES: [Page; 9] = [
         handler: |of| on(of, config_dump::page),
     },
     Page {
+        path: "/healthcheck/fail",
+        method: Verb::Post,
+        help: "have /ready fail, as if the process were to end",
+        parameters: &[],
+        handler: |of| on(of, control::fail),
+    },
+    Page {
+        path: "/healthcheck/ok",
+        method: Verb::Post,
+        help: "have /ready succeed again",
+        parameters: &[],
+        handler: |of| on(of, control::pass),
+    },
+    Page {
         path: "/help",
         method: Verb::Get,
         help: "this list",
         parameters: &[],
         handler: |of| on(of, help),
+    },
+    Page {
+        path: "/hosts",
+        method: Verb::Get,
+        help: "hosts with their states, since when and why, as JSON",
+        parameters: &[
+            ("cluster", "Only hosts of the cluster of this name"),
+            (
+                "state",
+                "Only hosts in these states, as healthy,degraded; Of (healthy, degraded, unhealthy, unknown)",
+            ),
+            (
+                "locality",
+                "Only hosts of this region, or region/zone, or region/zone/sub_zone",
+            ),
+            ("address", "Only the host at this address"),
+            ("limit", "At most so many"),
+        ],
+        handler: |of| on(of, hosts::page),
     },
     Page {
         path: "/init_dump",
@@ -109,11 +144,38 @@ static PAGES: [Page; 9] = [
         handler: |of| on(of, init_dump::page),
     },
     Page {
+        path: "/logging",
+        method: Verb::Post,
+        help: "loggers and their levels, which can be changed",
+        parameters: &[
+            (
+                "level",
+                "Level of all; One of (, trace, debug, info, warning, error, critical, off)",
+            ),
+            ("paths", "Levels of some, as name1:level1,name2:level2"),
+        ],
+        handler: |of| on(of, control::logging),
+    },
+    Page {
+        path: "/quitquitquit",
+        method: Verb::Post,
+        help: "end the process",
+        parameters: &[],
+        handler: |of| on(of, control::quit),
+    },
+    Page {
         path: "/ready",
         method: Verb::Get,
         help: "the server's state, with 200 if it is LIVE, else 503",
         parameters: &[],
         handler: |of| on(of, server::ready),
+    },
+    Page {
+        path: "/reopen_logs",
+        method: Verb::Post,
+        help: "open event logs anew",
+        parameters: &[],
+        handler: |of| on(of, control::reopen_logs),
     },
     Page {
         path: "/server_info",
@@ -152,6 +214,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
     router
         .method_not_allowed_fallback(wrong_method)
         .fallback(wrong_path)
+        .layer(from_fn_with_state(Arc::clone(&shared), guard::guard))
         .with_state(shared)
 }
 

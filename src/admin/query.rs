@@ -1,10 +1,16 @@
 //! What is asked after the `?`.
 
-use axum::extract::FromRequestParts;
+use axum::body::to_bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header;
 use axum::http::request::Parts;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::answer::Refused;
+use super::serve::Terms;
+
+/// How many bytes of a form are read.
+const FORM_BYTES: usize = 4096;
 
 /// How large a compiled filter may be, in bytes; it bounds what looking for it in one name can cost.
 const FILTER_SIZE: usize = 64 * 1024;
@@ -23,6 +29,11 @@ impl Query {
             Some((decode(name)?, decode(value)?))
         });
         read.collect::<Option<_>>().map(Self)
+    }
+
+    /// All parameters.
+    pub(super) fn pairs(&self) -> &[(String, String)] {
+        &self.0
     }
 
     /// Whether the parameter is given, with a value or without.
@@ -131,8 +142,41 @@ impl<S: Sync> FromRequestParts<S> for Query {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
-        Self::parse(parts.uri.query().unwrap_or_default())
-            .ok_or_else(|| Refused::bad_request("Invalid query: not UTF-8\n"))
+        Self::parse(parts.uri.query().unwrap_or_default()).ok_or_else(not_utf8)
+    }
+}
+
+fn not_utf8() -> Refused {
+    Refused::bad_request("Invalid query: not UTF-8\n")
+}
+
+/// What is asked by a `POST`: after the `?` and, as with Envoy, in a form.
+#[derive(Debug)]
+pub(super) struct Posted(pub(super) Query);
+
+impl<S: Sync> FromRequest<S> for Posted {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
+        let (parts, body) = request.into_parts();
+        let mut query = Query::parse(parts.uri.query().unwrap_or_default()).ok_or_else(not_utf8)?;
+        let patience = Terms::of(&parts.extensions).limits.request_timeout;
+        // Read whatever it is: else its rest would be taken for the next request.
+        let body = tokio::time::timeout(patience, to_bytes(body, FORM_BYTES)).await;
+        let body = body
+            .map_err(|_| Refused::timeout("The body did not come.\n"))?
+            .map_err(|_| {
+                Refused::too_large(format!("A body of at most {FORM_BYTES} bytes is read.\n"))
+            })?;
+        let form = parts.headers.get(header::CONTENT_TYPE);
+        if form.is_some_and(|of| {
+            of.as_bytes()
+                .starts_with(b"application/x-www-form-urlencoded")
+        }) {
+            let form = std::str::from_utf8(&body).ok().and_then(Query::parse);
+            query.0.extend(form.ok_or_else(not_utf8)?.0);
+        }
+        Ok(Self(query))
     }
 }
 

@@ -1,4 +1,8 @@
 //! The accept loop: connections with limits in number, in size of what they ask, and in patience.
+//!
+//! A connection that waits for its client, to ask or to take its answer, costs a seat and no more. When all
+//! seats are taken, the one that waits longest is closed for the next that comes; so clients that only connect
+//! keep nobody out.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -7,20 +11,27 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Extensions;
 use axum::serve::Listener;
+use hyper::Request;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
+
+use super::seats::{Answering, Seat, Seats};
 
 /// What a client may take.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at once, default 512. Further ones wait to be accepted.
+    /// Connections at once, default 512. One more takes the place of the one that has waited longest for its
+    /// client to ask, or to take its answer; while there is none, it waits.
     pub connections: usize,
     /// Bytes of a request's head, at least 8192; default 64 KiB.
     pub head_bytes: usize,
@@ -76,6 +87,33 @@ impl Limits {
     }
 }
 
+/// What a request is answered under, in its extensions.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) limits: Limits,
+    /// Becomes `true`, or loses its sender, when answers without end are to end.
+    ending: Option<watch::Receiver<bool>>,
+}
+
+impl Terms {
+    /// Those of a request; of one that another server took, the defaults.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        extensions.get::<Self>().cloned().unwrap_or(Self {
+            limits: Limits::default(),
+            ending: None,
+        })
+    }
+
+    /// Completes when answers without end are to end.
+    pub(super) async fn end(&mut self) {
+        match &mut self.ending {
+            // An error means that the loop is gone: an end as well.
+            Some(ending) => drop(ending.wait_for(|end| *end).await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// Serves `router`, as [`router`](super::router) makes it, at `listener` (TCP or a Unix socket) until
 /// `shutdown` completes; then lets running answers end.
 pub async fn serve<L: Listener>(
@@ -84,26 +122,31 @@ pub async fn serve<L: Listener>(
     limits: Limits,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let permits = Arc::new(Semaphore::new(limits.connections.max(1)));
+    let seats = Seats::new(limits.connections);
     let (end, ending) = watch::channel(false);
+    let terms = Terms {
+        limits,
+        ending: Some(ending),
+    };
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
+    // Accepted, but without a seat: one at most, so that the kernel's queue bounds those who wait, too.
+    let mut standing = None;
     loop {
-        // Who waits is not accepted, so that the kernel's queue bounds those who wait, too.
         let next = async {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit, listener.accept().await.0)
+            if standing.is_none() {
+                standing = Some(listener.accept().await.0);
+            }
+            seats.take().await
         };
         tokio::select! {
             biased;
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => (),
-            (permit, io) = next => {
-                let connection = connection(io, router.clone(), limits, ending.clone());
-                connections.spawn(async move {
-                    connection.await;
-                    drop(permit);
-                });
+            seat = next => {
+                if let Some(io) = standing.take() {
+                    connections.spawn(connection(io, router.clone(), terms.clone(), seat));
+                }
             }
         }
     }
@@ -119,28 +162,47 @@ pub async fn serve<L: Listener>(
 async fn connection(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    limits: Limits,
-    mut ending: watch::Receiver<bool>,
+    terms: Terms,
+    seat: Arc<Seat>,
 ) {
-    let ending = async move {
-        // An error means that the loop is gone: an end as well.
-        let _ = ending.wait_for(|end| *end).await;
-    };
+    let limits = terms.limits;
     let io = TokioIo::new(Patient {
         io,
+        seat: Arc::clone(&seat),
         limit: limits.stall_timeout,
         stalled: None,
+    });
+    let router = TowerToHyperService::new(router);
+    let of_answers = (terms.clone(), Arc::clone(&seat));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let (terms, seat) = &of_answers;
+        let answering = seat.answer();
+        request.extensions_mut().insert(terms.clone());
+        let answer = router.call(request);
+        async move {
+            let answer = answer.await?;
+            let given = |body| Given {
+                body,
+                _answering: answering,
+            };
+            Ok::<_, std::convert::Infallible>(answer.map(given))
+        }
     });
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.request_timeout)
             .max_buf_size(limits.head_bytes.max(8192))
-            .serve_connection(io, TowerToHyperService::new(router))
+            .serve_connection(io, service)
     );
+    let mut terms = terms;
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = ending => {
+        () = seat.given_up() => {
+            tracing::debug!("admin connection gives way");
+            return;
+        }
+        () = terms.end() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -150,9 +212,36 @@ async fn connection(
     }
 }
 
+/// The body of an answer; the connection answers until it is dropped.
+struct Given {
+    body: axum::body::Body,
+    _answering: Answering,
+}
+
+impl Body for Given {
+    type Data = axum::body::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// Ends a connection whose peer takes nothing for too long.
 struct Patient<I> {
     io: I,
+    seat: Arc<Seat>,
     limit: Duration,
     /// Ticks while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -165,11 +254,16 @@ impl<I> Patient<I> {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stalled = None;
+            if self.stalled.take().is_some() {
+                self.seat.set_stalled(false);
+            }
             return written;
         }
-        let limit = self.limit;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
+        let (limit, seat) = (self.limit, &self.seat);
+        let stalled = self.stalled.get_or_insert_with(|| {
+            seat.set_stalled(true);
+            Box::pin(sleep(limit))
+        });
         match stalled.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,

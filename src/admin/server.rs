@@ -1,6 +1,7 @@
 //! `/ready` and `/server_info`, and the `server.` stats.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -21,7 +22,7 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let state = shared.state();
     let status = match state {
         ServerState::Live => StatusCode::OK,
-        ServerState::PreInitializing => StatusCode::SERVICE_UNAVAILABLE,
+        ServerState::Draining | ServerState::PreInitializing => StatusCode::SERVICE_UNAVAILABLE,
     };
     answer::text(status, format!("{}\n", state.name()))
 }
@@ -51,7 +52,7 @@ impl Shared {
     pub(super) fn samples(&self) -> Vec<Sample> {
         let mut samples = self.admin.engine.stats().samples();
         for (name, value) in [
-            ("server.live", 1),
+            ("server.live", u64::from(!self.draining.load(Relaxed))),
             ("server.state", self.state() as u64),
             ("server.uptime", self.admin.engine.uptime().as_secs()),
         ] {

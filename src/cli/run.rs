@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
+use super::control::Daemon;
 use super::load::{self, Loaded};
 use super::{LOCAL, RunArgs, TrafficArg, USAGE, complain, log, say};
 use crate::admin::{self, Admin};
@@ -29,10 +30,13 @@ const CHANGES: usize = 64;
 const JOURNAL: usize = 65_536;
 
 pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
-    if let Err(reason) = log::install(&args.log) {
-        say(err, format_args!("error: {reason}\n"));
-        return USAGE;
-    }
+    let logs = match log::install(&args.log) {
+        Ok(logs) => logs,
+        Err(reason) => {
+            say(err, format_args!("error: {reason}\n"));
+            return USAGE;
+        }
+    };
     let stats = Arc::new(Stats::default());
     let registry = Registry::default().with_sink(FileSinkFactory::new(Arc::clone(&stats)));
     let name = load::name(&args.config.config);
@@ -48,7 +52,9 @@ pub(super) fn run(args: &RunArgs, err: &mut dyn Write) -> u8 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(serve(args, loaded, registry, stats)));
+    let daemon = Arc::new(Daemon::new(logs, registry.clone()));
+    let served = serve(args, loaded, registry, stats, daemon);
+    let ended = runtime.and_then(|runtime| runtime.block_on(served));
     match ended {
         Ok(()) => 0,
         Err(error) => {
@@ -63,6 +69,7 @@ async fn serve(
     loaded: Loaded,
     registry: Registry,
     stats: Arc<Stats>,
+    daemon: Arc<Daemon>,
 ) -> io::Result<()> {
     let mut signals = Signals::new()?;
     let shards = args.concurrency.map_or_else(
@@ -119,17 +126,24 @@ async fn serve(
     let served = listener.map(|listener| {
         let mut admin = Admin::new(engine.clone())
             .with_node(bootstrap.node)
+            .with_control(Arc::clone(&daemon) as Arc<dyn admin::Control>)
             .with_bootstrap(message, now())
             .with_dump(dump);
         if let Some(dump) = hds_dump {
             admin = admin.with_hds_dump(dump);
+        }
+        if listener.is_loopback() {
+            admin = admin.with_own_names_only();
         }
         tokio::spawn(listener.serve(admin::router(admin), async move {
             // The sender goes when the daemon stops.
             while stopping.changed().await.is_ok() {}
         }))
     });
-    signals.until_told_to_stop(&registry).await;
+    tokio::select! {
+        () = signals.until_told_to_stop(&registry) => (),
+        () = daemon.told_to_quit() => (),
+    }
     tracing::info!("stopping");
     drop(stop);
     let answered = async {
@@ -201,6 +215,14 @@ impl AdminPort {
                 error.kind(),
                 format!("admin port {address}: {error}"),
             )),
+        }
+    }
+
+    /// Whether no other machine, and no other browser, reaches it.
+    fn is_loopback(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().is_ok_and(|at| at.ip().is_loopback()),
+            Self::Pipe(_) => false,
         }
     }
 

@@ -114,7 +114,7 @@ fn write_locality(line: &mut String, locality: &Locality) {
 
 /// Appends a time in UTC with milliseconds, as `2026-01-31T18:18:11.568Z`; without a fraction on a whole
 /// second, as the protobuf JSON mapping has it.
-fn write_timestamp(line: &mut String, time: SystemTime) {
+pub(crate) fn write_timestamp(line: &mut String, time: SystemTime) {
     let Ok(time) = jiff::Timestamp::try_from(time) else {
         return;
     };

@@ -19,7 +19,7 @@ async fn served(limits: Limits) -> Served {
 
 /// Has `stream` answer once and leaves it open.
 async fn ask_on(stream: &mut TcpStream) {
-    let request = b"GET /ready HTTP/1.1\r\nhost: x\r\n\r\n";
+    let request = b"GET /ready HTTP/1.1\r\nhost: localhost\r\n\r\n";
     stream.write_all(request).await.unwrap();
     let mut read = Vec::new();
     while !read.ends_with(b"LIVE\n") {
@@ -51,17 +51,62 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_waits_for_its_turn() {
+async fn one_connection_too_many_takes_the_place_of_an_idle_one() {
     let served = served(Limits::default().with_connections(1)).await;
     let mut first = TcpStream::connect(served.address).await.unwrap();
     ask_on(&mut first).await;
+    assert_eq!(get(served.address, "/ready").await.status, 200);
+    assert_eq!(first.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn one_connection_too_many_waits_while_all_are_answered() {
+    let served = served(Limits::default().with_connections(1)).await;
+    let mut first = TcpStream::connect(served.address).await.unwrap();
+    // It is being answered while its body is read.
+    let head = "POST /healthcheck/fail HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n";
+    let head = format!("{head}content-length: 1\r\n\r\n");
+    first.write_all(head.as_bytes()).await.unwrap();
+    let mut read = Vec::new();
+    while !read.ends_with(b"HTTP/1.1 100 Continue\r\n\r\n") {
+        assert_ne!(first.read_buf(&mut read).await.unwrap(), 0);
+    }
     let address = served.address;
     let second = tokio::spawn(async move { get(address, "/ready").await });
-    // The first is still the one that is answered.
-    ask_on(&mut first).await;
-    assert!(!second.is_finished());
-    drop(first);
-    assert_eq!(second.await.unwrap().status, 200);
+    first.write_all(b"x").await.unwrap();
+    while !read.ends_with(b"OK\n") {
+        assert_ne!(first.read_buf(&mut read).await.unwrap(), 0);
+    }
+    // Asked later, it is answered later.
+    assert_eq!(second.await.unwrap().body, "DRAINING\n");
+}
+
+#[tokio::test]
+async fn ten_thousand_idle_connections_do_no_harm() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+
+    const IDLE: u64 = 10_000;
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let idle = limit
+        .maximum
+        .map_or(IDLE, |most| most.min(IDLE + 2000) - 2000);
+    if idle < IDLE {
+        eprintln!("only {idle} connections: descriptors do not allow more");
+    }
+    let served = served(Limits::default()).await;
+    let mut held = Vec::new();
+    for _ in 0..idle {
+        held.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    assert_eq!(get(served.address, "/ready").await.body, "LIVE\n");
+    // They are not kept waiting, but closed: all but as many as there are seats.
+    let mut closed = 0;
+    for stream in &mut held[..usize::try_from(idle).unwrap() - 512] {
+        closed += usize::from(matches!(stream.read(&mut [0]).await, Ok(0)));
+    }
+    assert_eq!(closed, held.len() - 512);
 }
 
 #[tokio::test]
@@ -77,7 +122,7 @@ async fn a_client_that_takes_nothing_is_given_up() {
         .with_stall_timeout(SOON);
     let served = serve(admin::router(Admin::new(engine)), limits).await;
     let mut slow = TcpStream::connect(served.address).await.unwrap();
-    let request = b"GET /clusters HTTP/1.1\r\nhost: x\r\n\r\n";
+    let request = b"GET /clusters HTTP/1.1\r\nhost: localhost\r\n\r\n";
     slow.write_all(request).await.unwrap();
     // It holds the only place until it is given up.
     assert_eq!(get(served.address, "/ready").await.status, 200);

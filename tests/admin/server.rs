@@ -129,7 +129,7 @@ async fn each_path_in_the_index_is_there_and_takes_head() {
         .skip(1)
         .map(|link| link.split_once('"').unwrap().0)
         .collect();
-    assert_eq!(links.len(), 9);
+    assert_eq!(links.len(), 10);
     for path in links {
         let whole = get(served.address, path).await;
         let head = ask(served.address, "HEAD", path).await;

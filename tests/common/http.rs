@@ -32,7 +32,28 @@ pub async fn get(address: SocketAddr, path: &str) -> Answer {
 
 /// Asks once; the body may be in chunks or up to the end of the connection.
 pub async fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    send(address, method, path, &[], "").await
+}
+
+/// The same, with headers of one's own and a body.
+pub async fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request.push_str(&format!("host: {address}\r\n"));
+    }
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() {
+        request.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    request.push_str(&format!("\r\n{body}"));
     let read = exchange(address, request.as_bytes()).await;
     let end = read.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
     let head = String::from_utf8(read[..end].to_vec()).unwrap();
