@@ -34,7 +34,6 @@ pub use action::{Action, Last, Notice, SessionView, Started};
 pub use changes::Update;
 pub(crate) use hosts::Reset;
 use members::Members;
-pub(crate) use members::hash;
 
 /// Names a session of a [`Clusters`]; given anew once its session is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +101,7 @@ impl Share {
         match of {
             0 | 1 => 0,
             // Less than `of`.
-            of => usize::try_from(hash(address) % of as u64).unwrap_or_default(),
+            of => usize::try_from(address.hash64() % of as u64).unwrap_or_default(),
         }
     }
 
@@ -409,7 +408,7 @@ impl Clusters {
         let Some(at) = self.clusters.get(cluster.index()) else {
             return Vec::new();
         };
-        let hosts = at.members.at_address(&at.part.hosts, address).into_iter();
+        let hosts = members::slots_at(&at.part.hosts, address).into_iter();
         hosts
             .filter_map(|host| {
                 let view = at.part.hosts.get(host as usize)?;

@@ -27,6 +27,7 @@ mod handle;
 mod journal;
 mod options;
 mod reactor;
+mod reader;
 mod running;
 mod shard;
 mod told;
@@ -35,6 +36,7 @@ pub use capacity::raise_descriptor_limit;
 pub use entry::Origin;
 pub use journal::{PastAttempt, PastOutcome};
 pub use options::{Options, Traffic};
+pub use reader::Reader;
 pub use told::Explanation;
 
 use entry::{Entry, Live};

@@ -5,6 +5,7 @@
 //! everything that hosts have in common is shared, and what few of them have stands apart.
 
 use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
@@ -42,6 +43,29 @@ impl fmt::Display for InternalAddress {
 }
 
 impl Address {
+    /// The port, if there is one.
+    pub fn port(&self) -> Option<u16> {
+        self.socket_addr().map(|address| address.port())
+    }
+
+    /// A hash, the same in every process. IP addresses, which are looked up with every packet, have a quick one.
+    pub(crate) fn hash64(&self) -> u64 {
+        match self {
+            Self::Ip(SocketAddr::V4(address)) => {
+                let ip = u64::from(address.ip().to_bits());
+                mix(ip << 16 | u64::from(address.port()), 4)
+            }
+            Self::Ip(SocketAddr::V6(address)) => {
+                let bits = address.ip().to_bits();
+                #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+                let (high, low) = ((bits >> 64) as u64, bits as u64);
+                let rest = u64::from(address.scope_id()) << 16 | u64::from(address.port());
+                mix(mix(high, 6) ^ low, rest)
+            }
+            Self::Pipe(_) | Self::Internal(_) => hash_of(self),
+        }
+    }
+
     /// The IP address and port, if this is one.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match self {
@@ -245,9 +269,41 @@ impl Host {
         self.check_address().unwrap_or(&self.address)
     }
 
+    /// What the host is found by under its name and port, if it has both.
+    pub(crate) fn name_hash64(&self) -> Option<u64> {
+        Some(name_hash64(self.hostname()?, self.address.port()?))
+    }
+
     fn set_rare(&mut self, set: impl FnOnce(&mut Rare)) {
         set(self.rare.get_or_insert_default());
     }
+}
+
+/// What hosts of a name are found by. Names are as bytes: `a` and `A` are two.
+pub(crate) fn name_hash64(name: &str, port: u16) -> u64 {
+    let mut hash = u64::from(port);
+    for chunk in name.as_bytes().chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = mix(hash ^ u64::from_le_bytes(word), name.len() as u64);
+    }
+    hash
+}
+
+/// Two numbers made one, each bit of which goes by all of theirs: both halves of products by odd constants.
+fn mix(a: u64, b: u64) -> u64 {
+    let fold = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+        let halves = (product as u64) ^ ((product >> 64) as u64);
+        halves
+    };
+    let folded = fold(a ^ 0x2d35_8dcc_aa6c_78a5, b ^ 0x9e37_79b9_7f4a_7c15);
+    fold(folded ^ 0x8bb8_4b93_962e_acc9, 0x4b33_a62e_d433_d4a3)
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 /// The locality of hosts that have none.

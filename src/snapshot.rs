@@ -3,11 +3,18 @@
 //! Hosts are kept in a tree of fixed-size leaves. A writer changes its own copy; publishing shares every
 //! leaf that did not change, so it costs what changed, not what there is.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::event::Reason;
-use crate::host::{Health, HealthFlags, Host};
+use crate::host::{self, Address, Health, HealthFlags, Host};
+
+mod balance;
+mod index;
+
+pub use balance::{Balance, BalanceRules, PriorityLoad};
+use index::Index;
 
 /// What is known of a host's health by active checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +94,10 @@ type Branch = Vec<Arc<Leaf>>;
 #[derive(Clone, Debug, Default)]
 pub struct HostList {
     branches: Arc<Vec<Arc<Branch>>>,
+    /// Slots by the hash of the host's address.
+    by_address: Index,
+    /// Slots of the hosts that have a name, by the hash of it and the port.
+    by_name: Index,
     slots: usize,
     len: usize,
 }
@@ -109,11 +120,7 @@ impl HostList {
 
     /// The host in `slot`, if one is there.
     pub fn get(&self, slot: usize) -> Option<&HostView> {
-        self.branches
-            .get(slot / (WIDTH * WIDTH))?
-            .get(slot / WIDTH % WIDTH)?
-            .get(slot % WIDTH)?
-            .as_ref()
+        view(&self.branches, slot)
     }
 
     /// All hosts, by slot.
@@ -125,7 +132,66 @@ impl HostList {
             .flatten()
     }
 
-    /// The host in `slot`, to be changed.
+    /// The hosts at an address; more than one only in static clusters that list it more than once. A look-up
+    /// takes no lock and allocates nothing.
+    pub fn at<'a>(&'a self, address: &'a Address) -> impl Iterator<Item = &'a HostView> {
+        self.slots_at(address).map(|(_, view)| view)
+    }
+
+    /// The hosts at an IP address and port: see [`HostList::at`].
+    pub fn at_socket(&self, address: SocketAddr) -> impl Iterator<Item = &HostView> {
+        let address = Address::Ip(address);
+        let slots = self.by_address.find(address.hash64());
+        let views = slots.filter_map(|slot| self.get(slot as usize));
+        views.filter(move |view| view.host.address == address)
+    }
+
+    /// The hosts of this name, [`Host::hostname`], whose address has this port. A look-up takes no lock and
+    /// allocates nothing.
+    pub fn named<'a>(&'a self, name: &'a str, port: u16) -> impl Iterator<Item = &'a HostView> {
+        let slots = self.by_name.find(host::name_hash64(name, port));
+        let views = slots.filter_map(|slot| self.get(slot as usize));
+        views.filter(move |view| {
+            let named = view.host.hostname().is_some_and(|it| **it == *name);
+            named && view.host.address.port() == Some(port)
+        })
+    }
+
+    /// The hosts at an address with their slots, in any order.
+    pub(crate) fn slots_at<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> impl Iterator<Item = (u32, &'a HostView)> {
+        let slots = self.by_address.find(address.hash64());
+        let views = slots.filter_map(|slot| Some((slot, self.get(slot as usize)?)));
+        views.filter(|(_, view)| view.host.address == *address)
+    }
+
+    /// Makes room for so many more hosts in the index.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        let branches = &self.branches;
+        self.by_address
+            .reserve(more, |slot| address_hash(branches, slot));
+    }
+
+    /// Puts what is told now of the same host, at the same address, into its slot.
+    pub(crate) fn set_host(&mut self, slot: usize, host: &Arc<Host>) {
+        let Some(before) = self.get(slot).map(|view| Arc::clone(&view.host)) else {
+            return;
+        };
+        let renamed = before.hostname() != host.hostname();
+        if renamed {
+            self.forget_name(slot, &before);
+        }
+        if let Some(view) = self.get_mut(slot) {
+            view.host = Arc::clone(host);
+        }
+        if renamed {
+            self.note_name(slot, host);
+        }
+    }
+
+    /// The host in `slot`, to be changed in all but its identity.
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut HostView> {
         self.leaf_mut(slot)?.get_mut(slot % WIDTH)?.as_mut()
     }
@@ -133,6 +199,7 @@ impl HostList {
     /// Puts a host into the next new slot, which is returned.
     pub(crate) fn push(&mut self, view: HostView) -> usize {
         let slot = self.slots;
+        let host = Arc::clone(&view.host);
         let branches = Arc::make_mut(&mut self.branches);
         if slot.is_multiple_of(WIDTH * WIDTH) {
             branches.push(Arc::default());
@@ -148,23 +215,56 @@ impl HostList {
         }
         self.slots += 1;
         self.len += 1;
+        self.note(slot, &host);
         slot
     }
 
     /// Puts a host into an empty slot.
     pub(crate) fn fill(&mut self, slot: usize, view: HostView) {
+        let host = Arc::clone(&view.host);
         let Some(place) = self.leaf_mut(slot).and_then(|l| l.get_mut(slot % WIDTH)) else {
             return;
         };
-        let came = place.replace(view).is_none();
-        self.len += usize::from(came);
+        *place = Some(view);
+        self.len += 1;
+        self.note(slot, &host);
     }
 
     /// Empties a slot.
     pub(crate) fn take(&mut self, slot: usize) -> Option<HostView> {
         let view = self.leaf_mut(slot)?.get_mut(slot % WIDTH)?.take();
-        self.len -= usize::from(view.is_some());
+        if let Some(view) = &view {
+            self.len -= 1;
+            if let Ok(number) = u32::try_from(slot) {
+                self.by_address.remove(view.host.address.hash64(), number);
+            }
+            self.forget_name(slot, &view.host);
+        }
         view
+    }
+
+    fn note(&mut self, slot: usize, host: &Arc<Host>) {
+        let Ok(number) = u32::try_from(slot) else {
+            return;
+        };
+        let (branches, hash) = (&self.branches, host.address.hash64());
+        self.by_address
+            .insert(hash, number, |slot| address_hash(branches, slot));
+        self.note_name(slot, host);
+    }
+
+    fn note_name(&mut self, slot: usize, host: &Host) {
+        if let (Some(hash), Ok(slot)) = (host.name_hash64(), u32::try_from(slot)) {
+            let branches = &self.branches;
+            self.by_name
+                .insert(hash, slot, |slot| name_hash(branches, slot));
+        }
+    }
+
+    fn forget_name(&mut self, slot: usize, host: &Host) {
+        if let (Some(hash), Ok(slot)) = (host.name_hash64(), u32::try_from(slot)) {
+            self.by_name.remove(hash, slot);
+        }
     }
 
     fn leaf_mut(&mut self, slot: usize) -> Option<&mut Leaf> {
@@ -172,6 +272,25 @@ impl HostList {
         let leaf = Arc::make_mut(branch).get_mut(slot / WIDTH % WIDTH)?;
         Some(Arc::make_mut(leaf))
     }
+}
+
+fn view(branches: &[Arc<Branch>], slot: usize) -> Option<&HostView> {
+    branches
+        .get(slot / (WIDTH * WIDTH))?
+        .get(slot / WIDTH % WIDTH)?
+        .get(slot % WIDTH)?
+        .as_ref()
+}
+
+fn address_hash(branches: &[Arc<Branch>], slot: u32) -> u64 {
+    let view = view(branches, slot as usize);
+    view.map_or(0, |view| view.host.address.hash64())
+}
+
+fn name_hash(branches: &[Arc<Branch>], slot: u32) -> u64 {
+    let view = view(branches, slot as usize);
+    view.and_then(|view| view.host.name_hash64())
+        .unwrap_or_default()
 }
 
 /// One shard's part of a cluster.
@@ -232,5 +351,37 @@ mod tests {
         assert_eq!(leaf(&list, 0), leaf(&published, 0));
         assert_ne!(leaf(&list, 1), leaf(&published, 1));
         assert_eq!(leaf(&list, 2), leaf(&published, 2));
+    }
+
+    #[test]
+    fn hosts_are_found_by_address_and_by_name_as_they_come_change_and_go() {
+        let mut list = HostList::default();
+        let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let named = |port: u16, name: &str| Arc::new(Host::new(address(port)).with_hostname(name));
+        for port in 0..3000 {
+            let mut view = view(port);
+            if port % 3 == 0 {
+                view.host = named(port, "a.example");
+            }
+            list.push(view);
+        }
+        let at = |list: &HostList, port: u16| list.at_socket(address(port)).count();
+        assert_eq!((at(&list, 0), at(&list, 2999), at(&list, 3000)), (1, 1, 0));
+        let found = list.named("a.example", 3).next().unwrap();
+        assert_eq!(found.host.address, Address::Ip(address(3)));
+        assert_eq!(list.named("a.example", 4).count(), 0);
+        assert_eq!(list.named("A.example", 3).count(), 0);
+
+        list.set_host(3, &named(3, "b.example"));
+        assert_eq!(list.named("a.example", 3).count(), 0);
+        assert_eq!(list.named("b.example", 3).count(), 1);
+        let published = list.clone();
+        list.take(3);
+        assert_eq!((at(&list, 3), at(&published, 3)), (0, 1));
+        assert_eq!(list.named("b.example", 3).count(), 0);
+        assert_eq!(published.named("b.example", 3).count(), 1);
+        // The same address twice, as static clusters may have it.
+        list.fill(3, view(7));
+        assert_eq!(at(&list, 7), 2);
     }
 }

@@ -13,9 +13,9 @@ use xds_health::config::{ClusterConfig, Discovery};
 use xds_health::engine::{Cluster, Ended, Engine, Options, PastOutcome};
 use xds_health::event::{EventKind, FailureType, Mismatch, Outcome, Reason, Transition};
 use xds_health::feed::NoEvent;
-use xds_health::host::HealthFlags;
+use xds_health::host::{HealthFlags, Host};
 use xds_health::session::{IntervalKind, State};
-use xds_health::snapshot::Verdict;
+use xds_health::snapshot::{BalanceRules, Verdict};
 use xds_health::stats::Stats;
 
 fn engine(options: Options) -> Engine {
@@ -239,4 +239,66 @@ async fn hosts_come_and_go_as_the_embedder_says() {
     assert_eq!(pending.count(), 1);
     cluster.set_unhealthy(&host(4).address).await.unwrap();
     ports(&[1, 2]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_are_looked_up_as_they_are_now() {
+    let engine = engine(Options::default().with_shards(3));
+    let checker = Scripted::default();
+    let refused = Step::After(Duration::ZERO, Outcome::network(Reason::Refused));
+    checker.script(7, [Step::pass(), Step::pass(), refused.clone()]);
+    checker.script(8, [refused]);
+    let config = ClusterConfig::new("c", Discovery::Dynamic).with_health_check(check());
+    let cluster = run(&engine, config, checker, &Events::default()).await;
+    let mut reader = cluster.reader();
+    let socket = |port| host(port).address.socket_addr().unwrap();
+    assert_eq!(
+        (reader.at(socket(1)), cluster.verdict(socket(1))),
+        (None, None)
+    );
+
+    let named = (1..=100).map(|port| {
+        let name = if port % 2 == 0 { "even" } else { "odd" };
+        Host::clone(&host(port)).with_hostname(name)
+    });
+    cluster.reset(named).await.unwrap();
+    until(&cluster, |views| {
+        views.len() == 100 && views.iter().all(|v| v.verdict() != Verdict::Unknown)
+    })
+    .await;
+    assert_eq!(reader.at(socket(7)).unwrap().verdict(), Verdict::Healthy);
+    assert_eq!(reader.at(socket(8)).unwrap().verdict(), Verdict::Unhealthy);
+    let snapshot = cluster.snapshot();
+    assert_eq!(snapshot.at(socket(8)), reader.at(socket(8)));
+    assert_eq!(snapshot.named("odd", 7).count(), 1);
+    assert_eq!(reader.named("even", 7).count(), 0);
+    assert_eq!(
+        (snapshot.eligible().count(), reader.hosts().count()),
+        (99, 100)
+    );
+    assert_eq!(snapshot.panic_aware(BalanceRules::default()).count(), 99);
+
+    until(&cluster, |views| {
+        views
+            .iter()
+            .filter(|v| v.verdict() == Verdict::Unhealthy)
+            .count()
+            == 2
+    })
+    .await;
+    assert_eq!(cluster.verdict(socket(7)), Some(Verdict::Unhealthy));
+    assert_eq!(reader.at(socket(7)).unwrap().verdict(), Verdict::Unhealthy);
+    assert_eq!(snapshot.at(socket(7)).unwrap().verdict(), Verdict::Healthy);
+
+    for port in 9..=100 {
+        cluster.set_unhealthy(&host(port).address).await.unwrap();
+    }
+    until(&cluster, |views| {
+        views.iter().filter(|v| v.eligible()).count() == 6
+    })
+    .await;
+    let snapshot = cluster.snapshot();
+    assert_eq!(snapshot.panic_aware(BalanceRules::default()).count(), 100);
+    let never = BalanceRules::default().with_healthy_panic_threshold(0);
+    assert_eq!(snapshot.panic_aware(never).count(), 6);
 }

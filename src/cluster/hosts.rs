@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::members::slots_at;
 use super::sessions::Origin;
 use super::{ClusterId, Clusters};
 use crate::config::Discovery;
@@ -45,7 +46,7 @@ impl Clusters {
         // Room for some to come, so that the next change does not find all tables full and move them at once.
         let count = mine.count();
         let count = count + count / 32;
-        cluster.members.reserve(count, &cluster.part.hosts);
+        cluster.members.reserve(count, &mut cluster.part.hosts);
         if !cluster.checks.is_empty() {
             let more = count.saturating_sub(cluster.part.hosts.len()) * cluster.checks.len();
             self.sessions.reserve_exact(more);
@@ -117,7 +118,7 @@ impl Clusters {
         let mut changed = false;
         for address in addresses {
             let cluster = &self.clusters[id.index()];
-            for slot in cluster.members.at_address(&cluster.part.hosts, address) {
+            for slot in slots_at(&cluster.part.hosts, address) {
                 changed |= self.retire(now, id, slot);
             }
         }
@@ -144,7 +145,7 @@ impl Clusters {
         let cluster = &self.clusters[id.index()];
         let list = &cluster.part.hosts;
         let (mut same_check, mut other) = (None::<u32>, None::<u32>);
-        for (slot, view) in cluster.members.views_at(list, &host.address) {
+        for (slot, view) in list.slots_at(&host.address) {
             if stays.get(slot as usize).copied().unwrap_or(true) {
                 if once {
                     return false;
@@ -221,9 +222,7 @@ impl Clusters {
         if same && view.flags == flags {
             return;
         }
-        if let Some(view) = cluster.part.hosts.get_mut(slot as usize) {
-            view.host = Arc::clone(host);
-        }
+        cluster.part.hosts.set_host(slot as usize, host);
         self.touch(id);
         let moved = old.checked_at() != host.checked_at();
         if moved || old.check_disabled != host.check_disabled {

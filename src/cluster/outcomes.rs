@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::members::slots_at;
 use super::{Action, ClusterId, Clusters, Notice, SessionId, check_of};
 use crate::event::{Failure, FailureType, Outcome, Reason};
 use crate::host::{Address, HealthFlags};
@@ -84,7 +85,7 @@ impl Clusters {
         let Some(at) = self.clusters.get(cluster.index()) else {
             return;
         };
-        let hosts = at.members.at_address(&at.part.hosts, address);
+        let hosts = slots_at(&at.part.hosts, address);
         for host in hosts {
             let mut next = self.clusters[cluster.index()].members.session(host);
             while let Some(id) = next {

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use super::clock;
 use super::journal::{Entry, Journal, PastAttempt};
 use super::shard::{Runtime, Shard, runtime_of};
-use crate::cluster::{self, SessionView};
+use crate::cluster::SessionView;
 use crate::host::Address;
 use crate::snapshot::HostView;
 
@@ -27,7 +27,7 @@ pub struct Explanation {
 impl Runtime {
     /// What the journal knows the host at `address` of this cluster by.
     pub(super) fn tag(&self, address: &Address) -> u32 {
-        let mixed = cluster::hash(address) ^ self.entry.tag;
+        let mixed = address.hash64() ^ self.entry.tag;
         // Either half of a hash is as good as the other.
         u32::try_from(mixed >> 32).unwrap_or_default()
     }

@@ -1,0 +1,122 @@
+//! Look-ups for every packet: no lock, no allocation, one look at an index.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Cache};
+
+use super::entry::Entry;
+use super::{Cluster, Snapshot};
+use crate::cluster::Share;
+use crate::host::Address;
+use crate::snapshot::{Balance, BalanceRules, HostView, Part, Verdict};
+
+impl Cluster {
+    /// The verdict on the host at this address now; none if there is no such host. Takes no lock and allocates
+    /// nothing. Who looks up a lot, as with every packet, has a [`Reader`].
+    pub fn verdict(&self, address: SocketAddr) -> Option<Verdict> {
+        let parts = &self.entry.parts;
+        let part = parts.get(Share::of(&Address::Ip(address), parts.len()))?;
+        let part = part.load();
+        let view = part.hosts.at_socket(address).next()?;
+        Some(view.verdict())
+    }
+
+    /// A reader of the cluster's hosts for one thread or task.
+    pub fn reader(&self) -> Reader {
+        let place = |index| Cache::new(Place(Arc::clone(&self.entry), index));
+        Reader((0..self.entry.parts.len()).map(place).collect())
+    }
+}
+
+/// Looks hosts up as they are now, at the least cost: it keeps what it has seen until there is something new.
+///
+/// For a thread or task that does so with every packet. It takes no lock, allocates nothing and is not held up
+/// by changes. One that is not used keeps the hosts it last saw in memory.
+#[derive(Clone)]
+pub struct Reader(Box<[Cache<Place, Arc<Part>>]>);
+
+/// Where a shard publishes its part of a cluster.
+#[derive(Clone)]
+struct Place(Arc<Entry>, usize);
+
+impl Deref for Place {
+    type Target = ArcSwap<Part>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.parts[self.1]
+    }
+}
+
+impl Reader {
+    /// The host at this address; the first of them in a static cluster that lists it more than once.
+    pub fn at(&mut self, address: SocketAddr) -> Option<&HostView> {
+        let index = Share::of(&Address::Ip(address), self.0.len());
+        self.0
+            .get_mut(index)?
+            .load()
+            .hosts
+            .at_socket(address)
+            .next()
+    }
+
+    /// The hosts of this name, [`Host::hostname`](crate::host::Host::hostname), with this port: one for each
+    /// address of the name.
+    pub fn named<'a>(&'a mut self, name: &'a str, port: u16) -> impl Iterator<Item = &'a HostView> {
+        let parts = self.0.iter_mut();
+        parts.flat_map(move |part| part.load().hosts.named(name, port))
+    }
+
+    /// All hosts.
+    pub fn hosts(&mut self) -> impl Iterator<Item = &HostView> {
+        self.0.iter_mut().flat_map(|part| part.load().hosts.iter())
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    /// The host at this address; the first of them in a static cluster that lists it more than once.
+    pub fn at(&self, address: SocketAddr) -> Option<&HostView> {
+        let parts = self.parts();
+        let part = parts.get(Share::of(&Address::Ip(address), parts.len()))?;
+        part.hosts.at_socket(address).next()
+    }
+
+    /// The hosts of this name, [`Host::hostname`](crate::host::Host::hostname), with this port: one for each
+    /// address of the name.
+    pub fn named<'a>(&'a self, name: &'a str, port: u16) -> impl Iterator<Item = &'a HostView> {
+        let parts = self.parts().iter();
+        parts.flat_map(move |part| part.hosts.named(name, port))
+    }
+
+    /// The hosts that load may be sent to, of all priorities: those that are healthy or degraded. A host that was
+    /// never checked is not among them, one whose check is disabled is.
+    ///
+    /// This can be empty. [`Snapshot::balance`] has Envoy's rules of which hosts to use then, and of priorities.
+    pub fn eligible(&self) -> impl Iterator<Item = &HostView> {
+        self.hosts().filter(|view| view.eligible())
+    }
+
+    /// The hosts that Envoy would use now, by its rules of priorities, degraded hosts and panic. In panic, when
+    /// less than `healthy_panic_threshold` is available, these are all hosts: it is thought better to send to
+    /// hosts that fail their checks than to overload the few that do not.
+    ///
+    /// This goes over all hosts: it is to be called when [`Cluster::changes`](super::Cluster::changes) tells of
+    /// something new, not with every packet.
+    pub fn panic_aware(&self, rules: BalanceRules) -> impl Iterator<Item = &HostView> {
+        let balance = self.balance(rules);
+        self.hosts().filter(move |view| balance.uses(view))
+    }
+
+    /// How load is to be spread over the priorities of its hosts.
+    pub fn balance(&self, rules: BalanceRules) -> Balance {
+        Balance::of(self.hosts(), rules)
+    }
+}
