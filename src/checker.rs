@@ -47,6 +47,13 @@ pub trait Checker: fmt::Debug + Send + Sync {
     /// A checker for one host.
     fn for_host(&self, target: Target<'_>) -> Box<dyn HostChecker>;
 
+    /// An attempt at one host by a checker that keeps nothing between attempts, and goes with it. Only worth
+    /// writing to spare the future that this makes around that of the [`HostChecker`].
+    fn only_attempt(&self, target: Target<'_>, io: AttemptIo) -> Attempt<'static> {
+        let mut host = self.for_host(target);
+        Box::pin(async move { host.attempt(&io).await })
+    }
+
     /// Whether a [`HostChecker`] is kept between attempts, with the connections in it. If not, each attempt
     /// has a new one, and a host that waits costs nothing.
     fn keeps_connections(&self) -> bool {
@@ -81,15 +88,6 @@ impl<'a> Target<'a> {
 pub trait HostChecker: Send {
     /// One attempt. It is dropped when its time is up, and has no timeout of its own.
     fn attempt<'a>(&'a mut self, io: &'a AttemptIo) -> Attempt<'a>;
-
-    /// The same for a checker that is not kept, and goes with the attempt. Only worth writing to spare the
-    /// future that this makes around the other.
-    fn only_attempt(mut self: Box<Self>, io: AttemptIo) -> Attempt<'static>
-    where
-        Self: 'static,
-    {
-        Box::pin(async move { self.attempt(&io).await })
-    }
 }
 
 /// A running attempt.

@@ -368,6 +368,11 @@ impl Clusters {
         }
     }
 
+    /// Whether the view of a cluster has changed since it was last taken.
+    pub fn has_changed(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     /// The view of a cluster that has changed since it was last taken, if there is one.
     pub fn poll_part(&mut self) -> Option<(ClusterId, Part)> {
         loop {

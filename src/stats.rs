@@ -64,6 +64,15 @@ impl Gauge {
         self.value.fetch_sub(1, Relaxed);
     }
 
+    /// Adds the difference of two values.
+    pub fn change(&self, was: u64, now: u64) {
+        if was != now {
+            // Modulo 2^64, so that it can be less.
+            self.value.fetch_add(now.wrapping_sub(was), Relaxed);
+            self.used.store(true, Relaxed);
+        }
+    }
+
     /// Adds one for `true` as `now`, takes one away for `true` as `was`; nothing where both are the same.
     pub fn shift(&self, was: bool, now: bool) {
         match (was, now) {
@@ -98,13 +107,28 @@ impl Histogram {
         5000.0, 10_000.0, 30_000.0, 60_000.0,
     ];
 
+    const BOUNDS_NANOS: [u64; Self::BOUNDS_MS.len()] = nanos(Self::BOUNDS_MS);
+
     /// Counts one duration.
     pub fn record(&self, value: Duration) {
-        let ms = value.as_secs_f64() * 1e3;
-        let bucket = Self::BOUNDS_MS.partition_point(|bound| *bound < ms);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
-        self.sum_micros.fetch_add(micros, Relaxed);
+        let mut one = LocalHistogram::default();
+        one.record(value);
+        self.take(&mut one);
+    }
+
+    /// Adds what was counted by one thread, which begins anew.
+    pub fn take(&self, counted: &mut LocalHistogram) {
+        if !std::mem::take(&mut counted.used) {
+            return;
+        }
+        for (bucket, more) in self.buckets.iter().zip(&mut counted.buckets) {
+            if *more > 0 {
+                bucket.fetch_add(std::mem::take(more), Relaxed);
+            }
+        }
+        let sum = std::mem::take(&mut counted.sum_nanos);
+        self.sum_micros.fetch_add(sum / 1000, Relaxed);
+        counted.sum_nanos = sum % 1000;
     }
 
     /// What was counted so far.
@@ -113,6 +137,40 @@ impl Histogram {
             buckets: self.buckets.iter().map(|b| b.load(Relaxed)).collect(),
             sum_micros: self.sum_micros.load(Relaxed),
         }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the bounds are positive and far below 2^52"
+)]
+const fn nanos<const N: usize>(millis: [f64; N]) -> [u64; N] {
+    let mut nanos = [0; N];
+    let mut i = 0;
+    while i < N {
+        nanos[i] = (millis[i] * 1e6) as u64;
+        i += 1;
+    }
+    nanos
+}
+
+/// What one thread counts for a [`Histogram`], to be added to it now and then.
+#[derive(Clone, Debug, Default)]
+pub struct LocalHistogram {
+    buckets: [u64; Histogram::BOUNDS_MS.len() + 1],
+    sum_nanos: u64,
+    used: bool,
+}
+
+impl LocalHistogram {
+    /// Counts one duration.
+    pub fn record(&mut self, value: Duration) {
+        let nanos = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = Histogram::BOUNDS_NANOS.partition_point(|bound| *bound < nanos);
+        self.buckets[bucket] += 1;
+        self.sum_nanos = self.sum_nanos.saturating_add(nanos);
+        self.used = true;
     }
 }
 

@@ -110,6 +110,14 @@ impl xds_health::checker::Checker for Shared {
     ) -> Box<dyn xds_health::checker::HostChecker> {
         self.0.for_host(target)
     }
+
+    fn only_attempt(
+        &self,
+        target: xds_health::checker::Target<'_>,
+        io: xds_health::checker::AttemptIo,
+    ) -> xds_health::checker::Attempt<'static> {
+        self.0.only_attempt(target, io)
+    }
 }
 
 /// Long enough for any machine where an answer is awaited.
@@ -208,6 +216,31 @@ async fn a_late_answer_satisfies_no_later_attempt() {
     let session = bed.cluster.explain(&peer.host().address).await.unwrap();
     let session = &session[0].sessions[0];
     assert!(session.failed && session.successes == 0);
+}
+
+#[tokio::test]
+async fn a_second_answer_to_an_attempt_satisfies_no_later_one() {
+    let peer = Peer::new().await;
+    let bed = Bed::of(vec![peer.host()]).await;
+    let mut earlier = Vec::new();
+    for _ in 0..3 {
+        let (_, from) = peer.next().await;
+        assert!(!earlier.contains(&from), "{from} after {earlier:?}");
+        for _ in 0..2 {
+            peer.answer(from, b"pong").await;
+        }
+        bed.verdict().await;
+        earlier.push(from);
+    }
+    // To where an attempt was that has succeeded, while the next one runs.
+    let (_, from) = peer.next().await;
+    assert!(!earlier.contains(&from), "{from} after {earlier:?}");
+    for from in earlier {
+        peer.answer(from, b"pong").await;
+    }
+    peer.next().await;
+    let session = bed.cluster.explain(&peer.host().address).await.unwrap();
+    assert_eq!(session[0].sessions[0].failures, 1);
 }
 
 #[tokio::test]

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
+use socket2::Socket;
 
 use crate::event::{Reason, Shortage};
 
@@ -16,32 +18,41 @@ use crate::event::{Reason, Shortage};
 #[derive(Clone, Debug)]
 pub struct AttemptIo(Arc<Inner>);
 
+/// One for each place of a driver, used by one attempt after the other. What each poll asks for stands apart
+/// from what few attempts need, which is behind locks.
 #[derive(Debug)]
 struct Inner {
     registry: Arc<Registry>,
     token: Token,
-    notes: Mutex<Notes>,
+    /// The attempt has been sent.
+    sent: AtomicBool,
+    /// It is polled for the last time.
+    last_look: AtomicBool,
+    /// A [`Waiting`].
+    waiting: AtomicU8,
+    /// Whether `saw` holds something.
+    has_seen: AtomicBool,
+    /// Whether `spare` holds something.
+    has_spare: AtomicBool,
+    /// What it fails by if its time is up now; silence if it said nothing.
+    saw: Mutex<Option<Reason>>,
+    /// A socket that an earlier attempt left.
+    spare: Mutex<Option<Spare>>,
     buffer: Arc<Mutex<Vec<u8>>>,
 }
 
-/// What an attempt has told its driver.
-#[derive(Debug, Default)]
-pub(crate) struct Notes {
-    /// It has been sent.
-    pub(crate) sent: bool,
-    /// What it fails by if its time is up now; silence if it said nothing.
-    pub(crate) saw: Option<Reason>,
-    /// What it waits for, if this process is short of something.
-    pub(crate) waiting: Waiting,
-    /// It is polled for the last time.
-    pub(crate) last_look: bool,
+/// A socket that is watched already, has no peer and no port, and nothing to be read.
+#[derive(Debug)]
+pub(super) struct Spare {
+    pub(super) socket: Socket,
+    /// Of IPv6, not of IPv4.
+    pub(super) v6: bool,
 }
 
 /// Whether an attempt waits for room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// It does not.
-    #[default]
     No,
     /// It does, and has just said so.
     Began(Shortage),
@@ -50,11 +61,34 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
+    const KINDS: u8 = 3;
+
     /// What it waits for.
     pub(crate) fn what(self) -> Option<Shortage> {
         match self {
             Self::No => None,
             Self::Began(what) | Self::Still(what) => Some(what),
+        }
+    }
+
+    fn code(self) -> u8 {
+        let (first, what) = match self {
+            Self::No => return 0,
+            Self::Began(what) => (1, what),
+            Self::Still(what) => (1 + Self::KINDS, what),
+        };
+        first + u8::try_from(what.index()).unwrap_or_default()
+    }
+
+    fn of(code: u8) -> Self {
+        let Some(code) = code.checked_sub(1) else {
+            return Self::No;
+        };
+        let what = Shortage::ALL[usize::from(code % Self::KINDS)];
+        if code < Self::KINDS {
+            Self::Began(what)
+        } else {
+            Self::Still(what)
         }
     }
 }
@@ -65,7 +99,13 @@ impl AttemptIo {
         Self(Arc::new(Inner {
             registry,
             token,
-            notes: Mutex::default(),
+            sent: AtomicBool::default(),
+            last_look: AtomicBool::default(),
+            waiting: AtomicU8::default(),
+            has_seen: AtomicBool::default(),
+            has_spare: AtomicBool::default(),
+            saw: Mutex::default(),
+            spare: Mutex::default(),
             buffer,
         }))
     }
@@ -84,48 +124,134 @@ impl AttemptIo {
             Interest::READABLE
         };
         let fd = socket.as_fd().as_raw_fd();
-        self.0
-            .registry
-            .register(&mut SourceFd(&fd), self.0.token, interest)
+        let Inner {
+            registry, token, ..
+        } = &*self.0;
+        match registry.register(&mut SourceFd(&fd), *token, interest) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                registry.reregister(&mut SourceFd(&fd), *token, interest)
+            }
+            other => other,
+        }
     }
 
     /// The attempt has been sent: its timeout and its round trip begin here.
     pub fn sent(&self) {
-        let mut notes = self.notes();
-        notes.sent = true;
-        notes.waiting = Waiting::No;
+        self.0.sent.store(true, Relaxed);
+        self.0.waiting.store(Waiting::No.code(), Relaxed);
     }
 
     /// What the attempt fails by if its time is up now, instead of silence.
     pub fn saw(&self, reason: Reason) {
-        self.notes().saw = Some(reason);
+        *lock(&self.0.saw) = Some(reason);
+        self.0.has_seen.store(true, Relaxed);
     }
 
     /// This process is short of something that the attempt needs. It is polled again when there may be
     /// room; only if there is none until its deadline it fails.
     pub fn wait_for(&self, what: Shortage) {
-        let mut notes = self.notes();
-        notes.waiting = match notes.waiting {
-            Waiting::No => Waiting::Began(what),
-            waiting => waiting,
-        };
+        if self.waiting() == Waiting::No {
+            let began = Waiting::Began(what);
+            self.0.waiting.store(began.code(), Relaxed);
+        }
     }
 
     /// The attempt's time is up: what it finds in this poll still counts, and it is not polled again.
     pub fn last_look(&self) -> bool {
-        self.notes().last_look
+        self.0.last_look.load(Relaxed)
     }
 
     /// Calls `f` with a buffer of `len` bytes that attempts share; its contents are arbitrary.
     pub fn with_buffer<T>(&self, len: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
-        let mut buffer = self.0.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = lock(&self.0.buffer);
         if buffer.len() < len {
             buffer.resize(len, 0);
         }
         f(&mut buffer[..len])
     }
 
-    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.0.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Another attempt begins.
+    pub(crate) fn begin(&self) {
+        self.0.sent.store(false, Relaxed);
+        self.0.last_look.store(false, Relaxed);
+        self.0.waiting.store(Waiting::No.code(), Relaxed);
+        if self.0.has_seen.load(Relaxed) {
+            self.take_seen();
+        }
+    }
+
+    /// Whether it has been sent.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.0.sent.load(Relaxed)
+    }
+
+    /// It is polled for the last time from now on.
+    pub(crate) fn look_for_the_last_time(&self) {
+        self.0.last_look.store(true, Relaxed);
+    }
+
+    /// Whether the attempt waits for room.
+    pub(crate) fn waiting(&self) -> Waiting {
+        Waiting::of(self.0.waiting.load(Relaxed))
+    }
+
+    /// The same; that it began is told once.
+    pub(crate) fn take_waiting(&self) -> Waiting {
+        let waiting = self.waiting();
+        if let Waiting::Began(what) = waiting {
+            let still = Waiting::Still(what);
+            self.0.waiting.store(still.code(), Relaxed);
+        }
+        waiting
+    }
+
+    /// What the attempt fails by, if it said so.
+    pub(crate) fn take_seen(&self) -> Option<Reason> {
+        self.0.has_seen.store(false, Relaxed);
+        lock(&self.0.saw).take()
+    }
+
+    /// A socket that an earlier attempt left.
+    pub(super) fn take_spare(&self) -> Option<Spare> {
+        if !self.has_spare() {
+            return None;
+        }
+        self.0.has_spare.store(false, Relaxed);
+        lock(&self.0.spare).take()
+    }
+
+    /// Leaves a socket to a later attempt.
+    pub(super) fn leave_spare(&self, spare: Spare) {
+        *lock(&self.0.spare) = Some(spare);
+        self.0.has_spare.store(true, Relaxed);
+    }
+
+    /// Whether there is a socket that an earlier attempt left.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.0.has_spare.load(Relaxed)
+    }
+
+    /// Closes the socket that an earlier attempt left.
+    pub(crate) fn close_spare(&self) {
+        self.take_spare();
+    }
+}
+
+fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_waiting_has_its_code() {
+        assert_eq!(Waiting::of(0), Waiting::No);
+        for what in Shortage::ALL {
+            for waiting in [Waiting::Began(what), Waiting::Still(what)] {
+                assert_eq!(Waiting::of(waiting.code()), waiting);
+            }
+        }
     }
 }

@@ -1,18 +1,15 @@
 //! The UDP checker: one datagram out, one that equals `receive` back.
 //!
 //! Source: `envoy.extensions.health_checkers.udp.v3.UdpHealthCheck`. The matcher, [`UdpConfig::matches`], is
-//! a comparison of whole datagrams; all else here is about the socket. Each attempt has a socket of its own,
-//! closed when it ends, so that an answer to an earlier attempt finds nobody: Envoy keeps the old socket
-//! open until the next attempt, one for each host. Only with a fixed local port
+//! a comparison of whole datagrams; all else here is about the socket. Each attempt has a local port of its
+//! own, given up when it ends, so that an answer to an earlier attempt finds nobody: Envoy keeps the old
+//! socket open until the next attempt, one for each host. Only with a fixed local port
 //! (`upstream_bind_config.source_address` with a port) attempts share an address, and a late answer counts.
 
 use std::io;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-use socket2::Socket;
 
 use super::{Attempt, AttemptIo, Checker, CheckerFactory, HostChecker, Target};
 use crate::config::{BindConfig, ConfigError, UdpConfig};
@@ -21,12 +18,14 @@ use crate::host::Address;
 
 mod socket;
 
-use socket::Trouble;
+use socket::{Trouble, UdpSocket};
 
 /// Datagrams taken in one poll, so that a flood for one host does not hold up others.
 const READS: usize = 16;
 /// Datagrams taken when the attempt's time is up: more than a socket's buffer usually holds.
 const LAST_READS: usize = 1024;
+/// Answers that are shorter are taken without asking for the buffer that attempts share.
+const SMALL: usize = 128;
 
 /// Makes UDP checkers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,8 +68,18 @@ impl Checker for UdpChecker {
             bind: target.bind.cloned(),
         })
     }
+
+    fn only_attempt(&self, target: Target<'_>, io: AttemptIo) -> Attempt<'static> {
+        let host = UdpHostChecker {
+            config: Arc::clone(&self.config),
+            target: target.host.checked_at().clone(),
+            bind: target.bind.cloned(),
+        };
+        Box::pin(UdpAttempt::new(host, io))
+    }
 }
 
+#[derive(Clone)]
 struct UdpHostChecker {
     config: Arc<UdpConfig>,
     target: Address,
@@ -79,11 +88,7 @@ struct UdpHostChecker {
 
 impl HostChecker for UdpHostChecker {
     fn attempt<'a>(&'a mut self, io: &'a AttemptIo) -> Attempt<'a> {
-        Box::pin(UdpAttempt::new(&*self, io.clone()))
-    }
-
-    fn only_attempt(self: Box<Self>, io: AttemptIo) -> Attempt<'static> {
-        Box::pin(UdpAttempt::new(self, io))
+        Box::pin(UdpAttempt::new(self.clone(), io.clone()))
     }
 }
 
@@ -91,19 +96,19 @@ enum State {
     /// No socket yet.
     Opening,
     /// A connected socket from which nothing has left.
-    Sending { socket: Socket, watched: bool },
+    Sending { socket: UdpSocket, watched: bool },
     /// The datagram is out.
-    Receiving(Socket),
+    Receiving(UdpSocket),
 }
 
-struct UdpAttempt<H> {
-    host: H,
+struct UdpAttempt {
+    host: UdpHostChecker,
     io: AttemptIo,
     state: State,
     mismatch: Option<Mismatch>,
 }
 
-impl<H: Deref<Target = UdpHostChecker> + Unpin> Future for UdpAttempt<H> {
+impl Future for UdpAttempt {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -127,8 +132,8 @@ impl<H: Deref<Target = UdpHostChecker> + Unpin> Future for UdpAttempt<H> {
     }
 }
 
-impl<H: Deref<Target = UdpHostChecker>> UdpAttempt<H> {
-    fn new(host: H, io: AttemptIo) -> Self {
+impl UdpAttempt {
+    fn new(host: UdpHostChecker, io: AttemptIo) -> Self {
         Self {
             host,
             io,
@@ -138,11 +143,10 @@ impl<H: Deref<Target = UdpHostChecker>> UdpAttempt<H> {
     }
 
     fn open(&mut self) -> Result<(), Trouble> {
-        let socket = socket::connect(&self.host.target, self.host.bind.as_deref())?;
-        self.state = State::Sending {
-            socket,
-            watched: false,
-        };
+        let spare = || self.io.take_spare();
+        let (socket, watched) =
+            UdpSocket::connect(&self.host.target, self.host.bind.as_deref(), spare)?;
+        self.state = State::Sending { socket, watched };
         Ok(())
     }
 
@@ -150,25 +154,25 @@ impl<H: Deref<Target = UdpHostChecker>> UdpAttempt<H> {
         let State::Sending { socket, watched } = &mut self.state else {
             return Ok(());
         };
-        let sent = socket::send(socket, self.host.config.send());
-        let retry = match &sent {
-            Err(Trouble::Wait) => true,
-            // The kernel's buffers: it says when there is room, or the driver's pace does.
-            Err(Trouble::Short(_)) | Err(Trouble::Failed(_)) | Ok(()) => false,
-        };
+        let sent = socket.send(self.host.config.send());
+        // The kernel's buffers: it says when there is room, or the driver's pace does.
+        let retry = matches!(sent, Err(Trouble::Wait));
         let told_anew = !*watched && sent.is_ok();
-        if !*watched && (retry || sent.is_ok()) {
+        if retry || told_anew {
             self.io
                 .watch(socket, retry)
                 .map_err(|error| socket::trouble("epoll_ctl", &error))?;
             *watched = true;
+        }
+        if retry {
+            socket.is_not_to_be_renewed();
         }
         sent?;
         self.io.sent();
         if let State::Sending { socket, .. } = std::mem::replace(&mut self.state, State::Opening) {
             self.state = State::Receiving(socket);
         }
-        if told_anew && !self.io.last_look() {
+        if !self.io.last_look() {
             // An answer that is there already is told of too: a look for it would be in vain mostly.
             return Err(Trouble::Wait);
         }
@@ -180,20 +184,29 @@ impl<H: Deref<Target = UdpHostChecker>> UdpAttempt<H> {
             return Poll::Pending;
         };
         let last = self.io.last_look();
+        let mut small = [0; SMALL];
+        // One byte more than the payload, so a longer datagram that begins with it does not match.
+        let wanted = self.host.config.receive();
+        let length = wanted.len() + 1;
         for _ in 0..if last { LAST_READS } else { READS } {
-            // One byte more than the payload, so a longer datagram that begins with it does not match.
-            let wanted = self.host.config.receive();
-            let taken = self.io.with_buffer(wanted.len() + 1, |buffer| {
-                let got = socket::receive(socket, buffer)?;
+            let mut take = |buffer: &mut [u8]| {
+                let got = socket.receive(buffer)?;
                 let got = &buffer[..got];
                 if self.host.config.matches(got) {
                     return io::Result::Ok(true);
                 }
                 self.mismatch = Some(Mismatch::note(self.mismatch.take(), wanted, got));
                 Ok(false)
-            });
+            };
+            let taken = match small.get_mut(..length) {
+                Some(buffer) => take(buffer),
+                None => self.io.with_buffer(length, take),
+            };
             match taken {
-                Ok(true) => return Poll::Ready(Outcome::SUCCESS),
+                Ok(true) => {
+                    self.leave_socket();
+                    return Poll::Ready(Outcome::SUCCESS);
+                }
                 Ok(false) => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.tell_mismatch();
@@ -210,6 +223,16 @@ impl<H: Deref<Target = UdpHostChecker>> UdpAttempt<H> {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// Lets a later attempt have the socket, as good as new. Only after a success: what is still to come after
+    /// a failure is not known.
+    fn leave_socket(&mut self) {
+        if let State::Receiving(socket) = std::mem::replace(&mut self.state, State::Opening)
+            && let Some(spare) = socket.renew()
+        {
+            self.io.leave_spare(spare);
+        }
     }
 
     /// What has been passed over so far is what the attempt fails by.

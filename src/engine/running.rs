@@ -22,8 +22,11 @@ const SLOT_BITS: u32 = 20;
 /// How many attempts may run at once at most.
 pub(super) const MOST: usize = 1 << SLOT_BITS;
 
+/// Sockets kept for attempts to come: as many as begin in a turn or two.
+const SPARES: usize = 256;
+
 /// The future of an attempt, with all that it needs.
-enum Run {
+pub(super) enum Run {
     /// It ends with its checker.
     Once(Attempt<'static>),
     /// It gives its checker back.
@@ -33,10 +36,8 @@ enum Run {
 type Ended = (Outcome, Box<dyn HostChecker>);
 
 impl Run {
-    fn new(mut checker: Box<dyn HostChecker>, keeps: bool, io: AttemptIo) -> Self {
-        if !keeps {
-            return Self::Once(checker.only_attempt(io));
-        }
+    /// An attempt whose checker is kept.
+    pub(super) fn keeping(mut checker: Box<dyn HostChecker>, io: AttemptIo) -> Self {
         Self::Kept(Box::pin(async move {
             let outcome = checker.attempt(&io).await;
             (outcome, checker)
@@ -140,6 +141,8 @@ pub(super) struct Report {
 pub(super) struct Attempts {
     slots: Vec<Slot>,
     free: Vec<usize>,
+    /// Free slots with a socket that an earlier attempt left: these are taken first.
+    warm: Vec<usize>,
     registry: Arc<Registry>,
     buffer: Arc<Mutex<Vec<u8>>>,
     woken: Arc<Woken>,
@@ -150,6 +153,7 @@ impl Attempts {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
+            warm: Vec::new(),
             registry,
             buffer: Arc::default(),
             woken: Arc::default(),
@@ -162,12 +166,20 @@ impl Attempts {
 
     /// How many run.
     pub(super) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len() - self.free.len() - self.warm.len()
+    }
+
+    /// Closes the sockets that earlier attempts left.
+    pub(super) fn close_spares(&mut self) {
+        for slot in self.warm.drain(..) {
+            self.slots[slot].io.close_spare();
+            self.free.push(slot);
+        }
     }
 
     /// The name of the next attempt, which [`Attempts::begin`] is to be given; none if too many run.
     pub(super) fn next_id(&mut self) -> Option<AttemptId> {
-        if self.free.is_empty() {
+        if self.warm.is_empty() && self.free.is_empty() {
             let slot = self.slots.len();
             if slot >= MOST {
                 return None;
@@ -187,34 +199,34 @@ impl Attempts {
             });
             self.free.push(slot);
         }
-        let slot = *self.free.last()?;
+        let slot = *self.warm.last().or_else(|| self.free.last())?;
         let generation = self.slots[slot].generation << SLOT_BITS;
         Some(AttemptId(generation | u32::try_from(slot).ok()?))
     }
 
-    /// Takes an attempt in; it is to be polled then. Gives its slot. If the checker is to be kept, the report
-    /// has it.
+    /// Begins the attempt that was named `id`; it is to be polled then, in the slot that is told. `run` makes
+    /// it; none if that panics.
     pub(super) fn begin(
         &mut self,
         id: AttemptId,
         (session, tag): (SessionId, u32),
-        checker: Box<dyn HostChecker>,
-        keeps: bool,
-    ) -> usize {
+        run: impl FnOnce(AttemptIo) -> Run,
+    ) -> Option<usize> {
         let slot = slot_of(id);
-        self.free.pop();
         let place = &mut self.slots[slot];
-        *place.io.notes() = Default::default();
+        place.io.begin();
         let io = place.io.clone();
+        let run = guard(|| run(io))?;
         place.attempt = Some(Running {
             id,
             session,
             tag,
-            run: Run::new(checker, keeps, io),
+            run,
             sent: None,
             waited: false,
         });
-        slot
+        let _taken = self.warm.pop().or_else(|| self.free.pop());
+        Some(slot)
     }
 
     /// Polls the attempt in `slot`, if one is there. `clock` is read when it has been sent.
@@ -227,18 +239,14 @@ impl Attempts {
         };
         let mut cx = Context::from_waker(&place.waker);
         let polled = guard(|| attempt.run.poll(&mut cx));
-        let mut notes = place.io.notes();
+        let sent = place.io.was_sent();
         let mut late = false;
-        if notes.sent && attempt.sent.is_none() {
+        if sent && attempt.sent.is_none() {
             attempt.sent = Some(clock());
             late = attempt.waited;
         }
-        attempt.waited |= !notes.sent;
-        let waiting = notes.waiting;
-        if let Waiting::Began(what) = waiting {
-            notes.waiting = Waiting::Still(what);
-        }
-        drop(notes);
+        attempt.waited |= !sent;
+        let waiting = place.io.take_waiting();
         let (id, session) = (attempt.id, attempt.session);
         match polled {
             Some(Poll::Pending) => match waiting {
@@ -254,16 +262,15 @@ impl Attempts {
     /// Polls attempt `id` for the last time and ends it: by what it finds, or as one that took too long.
     pub(super) fn expire(&mut self, id: AttemptId, clock: fn() -> Instant) -> Option<Report> {
         let slot = self.find(id)?;
-        self.slots[slot].io.notes().last_look = true;
+        self.slots[slot].io.look_for_the_last_time();
         if let Polled::Ended(report) = self.poll(slot, clock) {
             return Some(report);
         }
-        let mut notes = self.slots[slot].io.notes();
-        let outcome = match (notes.waiting.what(), notes.saw.take()) {
+        let io = &self.slots[slot].io;
+        let outcome = match (io.waiting().what(), io.take_seen()) {
             (Some(what), _) => Outcome::network(Reason::Shortage(what)),
             (None, saw) => Outcome::timeout(saw.unwrap_or(Reason::Silent)),
         };
-        drop(notes);
         match self.end(slot, outcome, None) {
             Polled::Ended(report) => Some(report),
             _ => None,
@@ -277,11 +284,16 @@ impl Attempts {
         }
     }
 
+    /// When the attempt in `slot` was sent, if it runs and was.
+    pub(super) fn sent(&self, slot: usize) -> Option<Instant> {
+        self.slots.get(slot)?.attempt.as_ref()?.sent
+    }
+
     /// Whether the attempt in `slot` waits for room.
     pub(super) fn waits(&self, slot: usize) -> bool {
         self.slots
             .get(slot)
-            .is_some_and(|place| place.attempt.is_some() && place.io.notes().waiting != Waiting::No)
+            .is_some_and(|place| place.attempt.is_some() && place.io.waiting() != Waiting::No)
     }
 
     fn find(&self, id: AttemptId) -> Option<usize> {
@@ -301,7 +313,6 @@ impl Attempts {
             return Polled::Pending;
         };
         place.generation = (place.generation + 1) & (u32::MAX >> SLOT_BITS);
-        self.free.push(slot);
         let Running {
             id,
             session,
@@ -311,6 +322,15 @@ impl Attempts {
             ..
         } = attempt;
         guard(|| drop(run));
+        let io = &self.slots[slot].io;
+        if !io.has_spare() {
+            self.free.push(slot);
+        } else if self.warm.len() < SPARES {
+            self.warm.push(slot);
+        } else {
+            io.close_spare();
+            self.free.push(slot);
+        }
         Polled::Ended(Report {
             session,
             tag,
@@ -374,7 +394,14 @@ mod tests {
         let mut attempts = Attempts::new(Arc::new(registry));
         let id = attempts.next_id().unwrap();
         let session = SessionId::FIRST;
-        let slot = attempts.begin(id, (session, 0), Box::new(Sends { sends_at }), keeps);
+        let run = |io: AttemptIo| {
+            let mut checker: Box<dyn HostChecker> = Box::new(Sends { sends_at });
+            if keeps {
+                return Run::keeping(checker, io);
+            }
+            Run::Once(Box::pin(async move { checker.attempt(&io).await }))
+        };
+        let slot = attempts.begin(id, (session, 0), run).unwrap();
         (attempts, slot)
     }
 

@@ -16,16 +16,16 @@ use super::clock;
 use super::entry::{Entry, Live};
 use super::journal::{Ending, Journal, PastAttempt};
 use super::reactor::Reactor;
-use super::running::{self, Attempts, Polled, Report};
+use super::running::{Attempts, Polled, Report, Run};
 use super::told::Explanation;
 use crate::checker::{Checker, HostChecker, Target};
 use crate::cluster::{Action, ClusterId, Clusters, Reset, SessionId, Share, Update};
 use crate::config::ClusterConfig;
 use crate::event::{EventKind, HealthCheckEvent, Outcome, Reason};
 use crate::feed::{Broadcast, EventSink};
-use crate::host::{Address, Host};
+use crate::host::Address;
 use crate::session::IntervalLimits;
-use crate::stats::{ClusterStats, Stats};
+use crate::stats::{ClusterStats, EngineStats, LocalHistogram, Stats};
 
 /// Changes taken in one turn.
 const INPUTS: usize = 16;
@@ -43,6 +43,8 @@ const STALL: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(1);
 /// How often overload is told of.
 const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Sockets that attempts left are closed when no attempt is to come for so long.
+const KEEP_SPARES: Duration = Duration::from_secs(1);
 /// How soon attempts that wait for room look again by themselves.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
 
@@ -123,6 +125,27 @@ enum Told {
     Woken,
 }
 
+/// What a shard counts by itself and adds to the stats of all once a turn.
+#[derive(Default)]
+struct Tally {
+    lag: LocalHistogram,
+    round_trip: LocalHistogram,
+    /// What it has told of its gauges.
+    in_flight: u64,
+    queued: u64,
+}
+
+impl Tally {
+    fn tell(&mut self, stats: &EngineStats, in_flight: usize, queued: usize) {
+        let [in_flight, queued] = [in_flight, queued].map(|n| n as u64);
+        stats.attempts_in_flight.change(self.in_flight, in_flight);
+        stats.attempts_queued.change(self.queued, queued);
+        (self.in_flight, self.queued) = (in_flight, queued);
+        stats.schedule_lag.take(&mut self.lag);
+        stats.round_trip.take(&mut self.round_trip);
+    }
+}
+
 pub(super) struct Shard {
     index: usize,
     pub(super) clusters: Clusters,
@@ -143,7 +166,7 @@ pub(super) struct Shard {
     reset: Option<(Reset, MembershipChange)>,
     in_flight: usize,
     published: Option<Instant>,
-    dirty: bool,
+    tally: Tally,
     /// When an overload was last told of.
     told: Option<Instant>,
     /// When this turn began, by the real clock, and how long it was to wait at its end.
@@ -189,7 +212,7 @@ impl Shard {
             reset: None,
             in_flight,
             published: None,
-            dirty: false,
+            tally: Tally::default(),
             told: None,
             turn: None,
             to_wait: Duration::ZERO,
@@ -243,11 +266,15 @@ impl Shard {
         self.look_for_room();
         self.start_attempts();
         self.publish();
+        self.count();
         if !self.busy() {
             let deadline = self.next_deadline();
             self.to_wait = deadline.map_or(Duration::MAX, |at| {
                 at.saturating_duration_since(clock::now())
             });
+            if self.attempts.len() == 0 && self.to_wait > KEEP_SPARES {
+                self.attempts.close_spares();
+            }
             return Next::Wait(deadline);
         }
         if self.attempts.len() > 0
@@ -347,7 +374,7 @@ impl Shard {
         let room = (!self.waiting.is_empty()).then(|| clock::now() + LOOK_FOR_ROOM);
         let publish = self
             .published
-            .filter(|_| self.dirty)
+            .filter(|_| self.clusters.has_changed())
             .map(|at| at + PUBLISH_EVERY);
         let timer = self.clusters.poll_timeout();
         [room, publish, timer].into_iter().flatten().min()
@@ -385,7 +412,6 @@ impl Shard {
 
     fn take(&mut self, input: Input) {
         let now = clock::now();
-        self.dirty = true;
         match input {
             Input::Update(Update::Reset { cluster, hosts }, _, membership) => {
                 let reset = self.clusters.begin_reset(&cluster, hosts);
@@ -451,10 +477,7 @@ impl Shard {
     fn act(&mut self, now: Instant) {
         while let Some(action) = self.clusters.poll_action() {
             match action {
-                Action::Start(session) => {
-                    self.stats.engine.attempts_queued.inc();
-                    self.queue.push_back(session);
-                }
+                Action::Start(session) => self.queue.push_back(session),
                 Action::Expire(_, attempt) => {
                     if let Some(report) = self.attempts.expire(attempt, clock::now) {
                         self.ended(now, report);
@@ -462,7 +485,6 @@ impl Shard {
                 }
                 Action::Cancel(_, attempt) => {
                     self.attempts.cancel(attempt);
-                    self.stats.engine.attempts_in_flight.dec();
                 }
                 Action::Forget(session) => {
                     self.kept.remove(&session);
@@ -517,6 +539,7 @@ impl Shard {
     }
 
     fn start_attempts(&mut self) {
+        let mut now = None;
         for begun in 0..STARTS {
             if !self.has_room() {
                 return;
@@ -528,45 +551,45 @@ impl Shard {
             let Some(session) = self.queue.pop_front() else {
                 return;
             };
-            self.stats.engine.attempts_queued.dec();
-            self.start(session);
+            now = self.start(now.unwrap_or_else(clock::now), session);
         }
     }
 
-    fn start(&mut self, session: SessionId) {
-        let Some(id) = self.attempts.next_id() else {
-            return;
-        };
-        let now = clock::now();
+    /// Begins an attempt, and tells what the clock said when it had been sent.
+    fn start(&mut self, now: Instant, session: SessionId) -> Option<Instant> {
+        let id = self.attempts.next_id()?;
         let Some(started) = self.clusters.start(now, session, id) else {
-            return;
+            return Some(now);
         };
-        self.stats.engine.schedule_lag.record(started.lag);
+        self.tally.lag.record(started.lag);
         let late = started.lag > LATE && !started.first_check;
         let kept = if self.kept.is_empty() {
             None
         } else {
             self.kept.remove(&session)
         };
-        let checker = kept.map(|checker| (checker, true)).or_else(|| {
-            let runtime = runtime_of(&self.runtimes, started.cluster)?;
-            let checker = runtime.checkers.get(started.check)?;
-            let host: &Host = started.host;
-            let target = Target::new(host).with_bind(runtime.config.bind.as_ref());
-            running::guard(|| (checker.for_host(target), checker.keeps_connections()))
-        });
-        let tag = match (&self.journal, runtime_of(&self.runtimes, started.cluster)) {
+        let runtime = runtime_of(&self.runtimes, started.cluster);
+        let tag = match (&self.journal, runtime) {
             (Some(_), Some(runtime)) => runtime.tag(&started.host.address),
             _ => 0,
         };
+        let slot = runtime.and_then(|runtime| {
+            let checker = runtime.checkers.get(started.check)?;
+            let target = Target::new(started.host).with_bind(runtime.config.bind.as_ref());
+            let run = |io| match kept {
+                Some(kept) => Run::keeping(kept, io),
+                None if checker.keeps_connections() => Run::keeping(checker.for_host(target), io),
+                None => Run::Once(checker.only_attempt(target, io)),
+            };
+            self.attempts.begin(id, (session, tag), run)
+        });
         if late {
             self.tell_overload(now);
         }
-        self.stats.engine.attempts_in_flight.inc();
-        match checker {
-            Some((checker, keeps)) => {
-                let slot = self.attempts.begin(id, (session, tag), checker, keeps);
+        match slot {
+            Some(slot) => {
                 self.poll(slot);
+                self.attempts.sent(slot)
             }
             None => {
                 let report = Report {
@@ -579,6 +602,7 @@ impl Shard {
                 };
                 self.ended(now, report);
                 self.act(now);
+                None
             }
         }
     }
@@ -617,7 +641,6 @@ impl Shard {
     }
 
     fn ended(&mut self, now: Instant, report: Report) {
-        self.stats.engine.attempts_in_flight.dec();
         let success = matches!(report.outcome, Outcome::Success { .. });
         let took = report.sent.map(|sent| now.saturating_duration_since(sent));
         let round_trip = took.filter(|_| success);
@@ -630,7 +653,7 @@ impl Shard {
             journal.note(now, (cluster, slot, report.tag), check, ending, took);
         }
         if let Some(round_trip) = round_trip {
-            self.stats.engine.round_trip.record(round_trip);
+            self.tally.round_trip.record(round_trip);
         }
         if let Some(checker) = report.checker
             && self.keeps(report.session)
@@ -644,7 +667,11 @@ impl Shard {
             report.outcome,
             round_trip,
         );
-        self.dirty = true;
+    }
+
+    fn count(&mut self) {
+        let (in_flight, queued) = (self.attempts.len(), self.queue.len());
+        self.tally.tell(&self.stats.engine, in_flight, queued);
     }
 
     fn keeps(&self, session: SessionId) -> bool {
@@ -658,14 +685,13 @@ impl Shard {
 
     /// Shows readers what has changed, at most every [`PUBLISH_EVERY`].
     fn publish(&mut self) {
-        if !self.dirty || self.reset.is_some() {
+        if !self.clusters.has_changed() || self.reset.is_some() {
             return;
         }
         let now = clock::now();
         if self.published.is_some_and(|at| now < at + PUBLISH_EVERY) {
             return;
         }
-        self.dirty = false;
         while let Some((id, part)) = self.clusters.poll_part() {
             self.published = Some(now);
             if let Some(runtime) = runtime_of(&self.runtimes, id) {
@@ -682,12 +708,7 @@ pub(super) fn runtime_of(runtimes: &[Option<Runtime>], id: ClusterId) -> Option<
 
 impl Drop for Shard {
     fn drop(&mut self) {
-        for _ in 0..self.attempts.len() {
-            self.stats.engine.attempts_in_flight.dec();
-        }
-        for _ in 0..self.queue.len() {
-            self.stats.engine.attempts_queued.dec();
-        }
+        self.tally.tell(&self.stats.engine, 0, 0);
     }
 }
 

@@ -1,11 +1,14 @@
 //! The socket of a UDP attempt, and what its errors mean.
 
-use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::super::io::Spare;
 use crate::config::BindConfig;
 use crate::event::{Reason, Shortage};
 use crate::host::Address;
@@ -24,8 +27,131 @@ pub(super) enum Trouble {
     Failed(Reason),
 }
 
-/// A socket connected to `target`, bound as `bind` says.
-pub(super) fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<Socket, Trouble> {
+/// A connected socket.
+pub(super) struct UdpSocket {
+    socket: Socket,
+    /// For a socket that other attempts had before or may have after: only what comes from here counts.
+    peer: Option<SocketAddr>,
+}
+
+impl UdpSocket {
+    /// A socket connected to `target`, bound as `bind` says; `spare` may give one for it. Tells too whether it
+    /// is watched already.
+    pub(super) fn connect(
+        target: &Address,
+        bind: Option<&BindConfig>,
+        spare: impl FnOnce() -> Option<Spare>,
+    ) -> Result<(Self, bool), Trouble> {
+        if let (Address::Ip(peer), None) = (target, bind)
+            && renews(*peer)
+        {
+            let spare = spare().filter(|spare| spare.v6 == peer.is_ipv6());
+            let watched = spare.is_some();
+            let socket = match spare {
+                Some(spare) => spare.socket,
+                None => open(Domain::for_address(*peer)).map_err(|e| trouble("socket", &e))?,
+            };
+            net::connect(&socket, peer).map_err(|errno| trouble("connect", &errno.into()))?;
+            let peer = Some(*peer);
+            return Ok((Self { socket, peer }, watched));
+        }
+        let socket = connect(target, bind)?;
+        Ok((Self { socket, peer: None }, false))
+    }
+
+    /// Sends `payload` as one datagram.
+    pub(super) fn send(&self, payload: &[u8]) -> Result<(), Trouble> {
+        for _ in 0..INTERRUPTIONS {
+            match net::send(&self.socket, payload, SendFlags::NOSIGNAL) {
+                Ok(sent) if sent == payload.len() => return Ok(()),
+                Ok(_) => {
+                    return Err(Trouble::Failed(Reason::Local {
+                        call: "send",
+                        errno: Errno::MSGSIZE.raw_os_error(),
+                    }));
+                }
+                Err(Errno::INTR) => (),
+                Err(errno) => return Err(trouble("send", &errno.into())),
+            }
+        }
+        Err(Trouble::Wait)
+    }
+
+    /// Takes one datagram; what does not fit into `buffer` is cut off.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        for _ in 0..INTERRUPTIONS {
+            let taken = match self.peer {
+                None => net::recv(&self.socket, &mut *buffer, RecvFlags::empty()).map(|(n, _)| n),
+                // The kernel may have been about to add one more to what was there for the attempt before.
+                Some(peer) => match net::recvfrom(&self.socket, &mut *buffer, RecvFlags::empty()) {
+                    Ok((n, _, from)) => {
+                        if !from.is_some_and(|from| is(from, peer)) {
+                            continue;
+                        }
+                        Ok(n)
+                    }
+                    Err(errno) => Err(errno),
+                },
+            };
+            match taken {
+                Err(Errno::INTR) => (),
+                other => return Ok(other?),
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// It is watched in another way than a spare one is.
+    pub(super) fn is_not_to_be_renewed(&mut self) {
+        self.peer = None;
+    }
+
+    /// The socket without its peer, its port and whatever was about to be read; none if it cannot be had so.
+    /// The next one that it is connected to sees another port: all that another socket would be.
+    pub(super) fn renew(self) -> Option<Spare> {
+        let v6 = self.peer?.is_ipv6();
+        part(&self.socket).ok()?;
+        let left = net::recv(&self.socket, &mut [0; 1], RecvFlags::empty());
+        (left == Err(Errno::AGAIN)).then_some(Spare {
+            socket: self.socket,
+            v6,
+        })
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Whether a socket connected to `peer` can be renewed, which takes half of what closing it and opening another
+/// does. Not if the kernel may take `peer` for another address than it is.
+fn renews(peer: SocketAddr) -> bool {
+    let other = match peer.ip() {
+        IpAddr::V4(ip) => ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_unspecified() || ip.to_ipv4_mapped().is_some(),
+    };
+    cfg!(target_os = "linux") && !other
+}
+
+#[cfg(target_os = "linux")]
+fn part(socket: &Socket) -> rustix::io::Result<()> {
+    net::connect_unspec(socket)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn part(_socket: &Socket) -> rustix::io::Result<()> {
+    Err(Errno::NOTSUP)
+}
+
+/// Whether a datagram came from `peer`. The kernel may have filled in a scope that the peer was told without.
+fn is(from: SocketAddrAny, peer: SocketAddr) -> bool {
+    SocketAddr::try_from(from)
+        .is_ok_and(|from| (from.ip(), from.port()) == (peer.ip(), peer.port()))
+}
+
+fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<Socket, Trouble> {
     let (domain, peer) = match target {
         Address::Ip(address) => (Domain::for_address(*address), SockAddr::from(*address)),
         Address::Pipe(path) => {
@@ -102,40 +228,6 @@ fn options(
         }
     }
     Ok(())
-}
-
-/// Sends `payload` as one datagram.
-pub(super) fn send(socket: &Socket, payload: &[u8]) -> Result<(), Trouble> {
-    let mut interruptions = 0;
-    loop {
-        match socket.send(payload) {
-            Ok(sent) if sent == payload.len() => return Ok(()),
-            Ok(_) => {
-                return Err(Trouble::Failed(Reason::Local {
-                    call: "send",
-                    errno: Errno::MSGSIZE.raw_os_error(),
-                }));
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                interruptions += 1;
-                if interruptions == INTERRUPTIONS {
-                    return Err(Trouble::Wait);
-                }
-            }
-            Err(error) => return Err(trouble("send", &error)),
-        }
-    }
-}
-
-/// Takes one datagram; what does not fit into `buffer` is cut off.
-pub(super) fn receive(mut socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
-    for _ in 0..INTERRUPTIONS {
-        match socket.read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-            other => return other,
-        }
-    }
-    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// What the error of a system call means for an attempt.
