@@ -36,6 +36,8 @@ mod answer;
 mod clusters;
 mod config_dump;
 mod control;
+mod control_planes;
+mod events;
 mod guard;
 mod hosts;
 mod init_dump;
@@ -47,6 +49,7 @@ mod seats;
 mod serve;
 mod server;
 mod stats;
+mod stream;
 
 pub use control::{Control, LogLevel};
 pub use serve::{Limits, serve};
@@ -139,6 +142,8 @@ impl Admin {
 /// The pages of `admin`, for a server of one's own.
 pub fn router(admin: Admin) -> Router {
     pages::router(Arc::new(Shared {
+        history: events::History::new(&admin.engine),
+        streams: stream::Streams::default(),
         admin,
         initialized: AtomicBool::new(false),
         draining: AtomicBool::new(false),
@@ -150,6 +155,8 @@ pub fn router(admin: Admin) -> Router {
 #[derive(Debug)]
 struct Shared {
     admin: Admin,
+    history: events::History,
+    streams: stream::Streams,
     /// Whether all that is waited for was there once: it is not waited for again.
     initialized: AtomicBool,
     /// `/healthcheck/fail` was asked for.

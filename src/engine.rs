@@ -198,12 +198,6 @@ impl Engine {
         while running.changed().await.is_ok() {}
     }
 
-    /// What is now, by the clock that everything is scheduled by, and by the one on the wall.
-    #[cfg(feature = "admin")]
-    pub(crate) fn times(&self) -> (Instant, SystemTime) {
-        (clock::now(), clock::wall())
-    }
-
     /// How long the engine has been there.
     pub fn uptime(&self) -> Duration {
         clock::now().saturating_duration_since(self.0.started)

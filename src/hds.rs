@@ -57,7 +57,7 @@ use crate::proto::envoy::service::health::v3::{
 use crate::registry::Registry;
 use crate::xds::backoff::Backoff;
 use crate::xds::channel::Service;
-use crate::xds::{Limits, Record, node};
+use crate::xds::{Connection, Limits, Record, clock, node};
 
 mod layout;
 mod report;
@@ -145,6 +145,7 @@ pub struct Client {
 struct Core {
     state: State,
     reporter: Reporter,
+    connection: Connection,
 }
 
 /// Reads what a [`Client`] knows. Cheap to clone.
@@ -156,6 +157,11 @@ impl Dump {
     /// which only a refused form is known. They have no versions.
     pub fn clusters(&self) -> Vec<Record> {
         lock(&self.0).state.records()
+    }
+
+    /// How it goes with the server. An answer that is in force but for what is wrong with it counts as refused.
+    pub fn connection(&self) -> Connection {
+        lock(&self.0).connection.clone()
     }
 }
 
@@ -204,14 +210,19 @@ impl Client {
             .refresh_delay
             .and_then(|delay| Duration::try_from(delay).ok());
         Ok(Self {
-            service,
             fetch: fetch.map(|delay| delay.max(state::SHORTEST_INTERVAL)),
             hello: hello(node).encode_to_vec().into(),
             core: Arc::new(Mutex::new(Core {
                 state: State::new(registry, options.limits),
                 reporter: Reporter::new(options.flat, options.flat_bytes),
+                connection: Connection {
+                    server: Arc::clone(&service.name),
+                    service: "HDS",
+                    ..Connection::default()
+                },
             })),
             options,
+            service,
         })
     }
 
@@ -259,7 +270,11 @@ impl Client {
             }
             stats.hds.errors.inc();
             stats.hds.connected.set(0);
-            lock(&self.core).state.handle_stream_closed();
+            {
+                let mut core = lock(&self.core);
+                core.state.handle_stream_closed();
+                core.connection.set_open(false, clock::time().wall);
+            }
             tokio::time::sleep(session.backoff.next()).await;
         }
     }

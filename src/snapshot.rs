@@ -191,6 +191,24 @@ impl HostList {
         }
     }
 
+    /// Slots whose hosts are others than in `before`, an earlier list of the same part, or not as they were. Leaves
+    /// that both share are not looked into.
+    pub fn changed_slots<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = usize> + 'a {
+        let slots = self.slots.max(before.slots);
+        let leaves = (0..slots.div_ceil(WIDTH)).filter(|leaf| {
+            match (self.leaf(*leaf), before.leaf(*leaf)) {
+                (Some(now), Some(before)) => !Arc::ptr_eq(now, before),
+                _ => true,
+            }
+        });
+        let slots = leaves.flat_map(|leaf| leaf * WIDTH..(leaf + 1) * WIDTH);
+        slots.filter(|slot| self.get(*slot) != before.get(*slot))
+    }
+
+    fn leaf(&self, leaf: usize) -> Option<&Arc<Leaf>> {
+        self.branches.get(leaf / WIDTH)?.get(leaf % WIDTH)
+    }
+
     /// The host in `slot`, to be changed in all but its identity.
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut HostView> {
         self.leaf_mut(slot)?.get_mut(slot % WIDTH)?.as_mut()
@@ -336,6 +354,24 @@ mod tests {
         assert_eq!((list.len(), list.iter().count()), (9_999, 9_999));
         list.fill(64, view(7));
         assert_eq!(list.len(), 10_000);
+    }
+
+    #[test]
+    fn changed_slots_are_those_that_came_went_or_changed() {
+        let mut list = HostList::default();
+        for port in 0..5000 {
+            list.push(view(port));
+        }
+        let before = list.clone();
+        assert_eq!(list.changed_slots(&before).count(), 0);
+        list.get_mut(70).unwrap().flags = HealthFlags::FAILED_ACTIVE_HC;
+        list.take(4096);
+        list.push(view(5000));
+        let changed =
+            |now: &HostList, before: &HostList| now.changed_slots(before).collect::<Vec<_>>();
+        assert_eq!(changed(&list, &before), [70, 4096, 5000]);
+        assert_eq!(changed(&before, &list), [70, 4096, 5000]);
+        assert_eq!(list.changed_slots(&HostList::default()).count(), 5000);
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod state;
 pub mod subscription;
 
 use driver::Driver;
-pub use dump::{Dump, ErrorState, Record};
+pub use dump::{Connection, Dump, ErrorState, Nack, Record};
 pub use limits::Limits;
 use sources::{SourceId, Sources};
 use state::State;

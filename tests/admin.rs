@@ -20,6 +20,8 @@ mod clusters;
 mod config_dump;
 #[path = "admin/control.rs"]
 mod control;
+#[path = "admin/events.rs"]
+mod events;
 #[path = "admin/hosts.rs"]
 mod hosts;
 #[path = "admin/limits.rs"]

@@ -61,7 +61,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "proto", "host", "event", "stats", "config", "snapshot", "feed", "engine", "xds", "hds",
+            "proto", "host", "event", "stats", "config", "session", "snapshot", "cluster", "feed",
+            "engine", "xds", "hds",
         ],
     ),
     (

@@ -30,6 +30,11 @@ pub(super) fn json(json: impl Into<Body>) -> Response {
     answer(StatusCode::OK, "application/json", json.into())
 }
 
+/// Server-sent events.
+pub(super) fn events(body: Body) -> Response {
+    answer(StatusCode::OK, "text/event-stream", body)
+}
+
 /// Why there is no answer, as the client is told.
 #[derive(Debug)]
 pub(super) struct Refused(StatusCode, String);
@@ -53,6 +58,11 @@ impl Refused {
     /// What the client sends is too large.
     pub(super) fn too_large(message: impl Into<String>) -> Self {
         Self(StatusCode::PAYLOAD_TOO_LARGE, message.into())
+    }
+
+    /// There are too many who ask.
+    pub(super) fn too_many(message: impl Into<String>) -> Self {
+        Self(StatusCode::SERVICE_UNAVAILABLE, message.into())
     }
 
     /// This process has it not.

@@ -1,23 +1,29 @@
 //! `/hosts`: hosts and why they are as they are, as JSON, a host a line.
 //!
-//! The form is this program's own. As with `/clusters`, hosts are written while the answer is sent.
+//! The form is this program's own. As with `/clusters`, hosts are written while the answer is sent. Of the hosts
+//! at one address of one cluster the checks and the last attempts are told too.
 
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::Extensions;
 use axum::response::Response;
 
 use super::Shared;
 use super::answer::{self, Refused};
 use super::clusters::{Form, Viewed, Walk};
 use super::query::Query;
+use super::serve::Terms;
 use crate::engine::Cluster;
 use crate::host::Locality;
 use crate::snapshot::{HostView, Verdict};
 
+mod detail;
 mod json;
+mod watch;
 
-use json::{Times, write_host};
+pub(super) use detail::millis;
+pub(super) use json::{Times, string, write_host, write_locality, write_reason};
 
 const VERDICTS: [Verdict; 4] = [
     Verdict::Healthy,
@@ -28,17 +34,33 @@ const VERDICTS: [Verdict; 4] = [
 
 pub(super) async fn page(
     State(shared): State<Arc<Shared>>,
+    extensions: Extensions,
     query: Query,
 ) -> Result<Response, Refused> {
     let selection = Selection::new(&query)?;
+    let engine = &shared.admin.engine;
+    if query.has("watch") {
+        if !selection.is_whole() {
+            let message = "Of what is watched only the cluster can be chosen.\n";
+            return Err(Refused::bad_request(message));
+        }
+        let (engine, cluster) = (engine.clone(), selection.cluster);
+        let tell = |lines| watch::watch(engine, cluster, lines);
+        return shared.streams.open(Terms::of(&extensions), tell);
+    }
+    if let (Some(_), Some(address)) = (&selection.cluster, &selection.address) {
+        let clusters = selection.clusters(engine.clusters())?;
+        let list = detail::list(&clusters, address, Times::of(engine)).await;
+        return Ok(answer::json(list));
+    }
     let mut list = List {
         left: selection.limit,
-        times: Times::of(&shared.admin.engine),
+        times: Times::of(engine),
         comma: "",
         more: false,
         selection,
     };
-    let clusters = list.selection.clusters(shared.admin.engine.clusters())?;
+    let clusters = list.selection.clusters(engine.clusters())?;
     let mut walk = Walk::new(clusters);
     let body = answer::streamed(move |to| walk.write(&mut list, to));
     Ok(answer::json(body))
@@ -76,6 +98,14 @@ impl Selection {
             address: query.get("address").map(str::to_owned),
             limit: limit.map_err(|_| Refused::bad_request("usage: /hosts?limit=NUMBER\n"))?,
         })
+    }
+
+    /// Whether all hosts of its clusters are asked for.
+    fn is_whole(&self) -> bool {
+        self.address.is_none()
+            && self.states.is_empty()
+            && self.locality.is_empty()
+            && self.limit.is_none()
     }
 
     /// Those of `clusters` that are asked for.

@@ -11,7 +11,8 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::{
-    Shared, answer, clusters, config_dump, control, guard, hosts, init_dump, server, stats,
+    Shared, answer, clusters, config_dump, control, control_planes, events, guard, hosts,
+    init_dump, server, stats,
 };
 
 /// One path. What is to be asked for by another path is one more line in [`PAGES`].
@@ -64,7 +65,7 @@ const STATS_FILTER: [(&str, &str); 4] = [
     ),
 ];
 
-static PAGES: [Page; 15] = [
+static PAGES: [Page; 17] = [
     Page {
         path: "/",
         method: Verb::Get,
@@ -95,6 +96,23 @@ static PAGES: [Page; 15] = [
             ("include_eds", "Endpoints too"),
         ],
         handler: |of| on(of, config_dump::page),
+    },
+    Page {
+        path: "/control_planes",
+        method: Verb::Get,
+        help: "streams to management servers and files in their place, as JSON",
+        parameters: &[],
+        handler: |of| on(of, control_planes::page),
+    },
+    Page {
+        path: "/events",
+        method: Verb::Get,
+        help: "what checks do to hosts, as server-sent events",
+        parameters: &[
+            ("cluster", "Only events of the cluster of this name"),
+            ("last", "So many of the last ones instead, as JSON"),
+        ],
+        handler: |of| on(of, events::page),
     },
     Page {
         path: "/healthcheck/fail",
@@ -133,6 +151,10 @@ static PAGES: [Page; 15] = [
             ),
             ("address", "Only the host at this address"),
             ("limit", "At most so many"),
+            (
+                "watch",
+                "All of them, and then what changes, as server-sent events",
+            ),
         ],
         handler: |of| on(of, hosts::page),
     },

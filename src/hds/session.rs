@@ -19,6 +19,8 @@ use crate::xds::{backoff::Backoff, clock};
 
 /// Messages that may wait for the server. When there are more, reports are left out.
 const QUEUE: usize = 2;
+/// What the server tells.
+const SPECIFIER: &str = "type.googleapis.com/envoy.service.health.v3.HealthCheckSpecifier";
 /// How long the engine may take until what it was told shows in snapshots.
 const SETTLE: Duration = Duration::from_millis(50);
 /// The longest wait for a report.
@@ -108,6 +110,15 @@ impl Session<'_> {
                 (verdict, core.state.interval(), actions)
             })
             .await;
+        let refused = match &verdict {
+            Verdict::Applied(Some(error)) | Verdict::Refused(error) => Some(error.to_string()),
+            Verdict::Applied(None) | Verdict::Same => None,
+        };
+        {
+            let connection = &mut lock(&self.client.core).connection;
+            connection.set_open(true, wall);
+            connection.answered(wall, SPECIFIER, "", refused.as_deref());
+        }
         let error = match verdict {
             Verdict::Same => None,
             Verdict::Applied(error) => {

@@ -33,6 +33,16 @@ pub(super) enum Kind {
     Endpoints,
 }
 
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Aggregated => "ADS",
+            Self::Clusters => "CDS",
+            Self::Endpoints => "EDS",
+        }
+    }
+}
+
 /// What a stream has to tell.
 #[derive(Debug)]
 pub(super) enum Event {

@@ -5,16 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::ads::{self, Event, Kind};
+use super::dump::Connection;
 use super::rate::Bucket;
 use super::sources::{Source, SourceId, Stream};
 use super::state::Want;
-use super::subscription::{Answer, Request, Response, Subscriptions, Verdict};
+use super::subscription::{Answer, Request, Response, Subscriptions, Variant, Verdict};
 use super::{CLUSTER, Client, ENDPOINTS, clock, files, lock};
 use crate::registry::Change;
 
@@ -51,6 +52,22 @@ struct Open {
 
 /// Nobody takes changes any more.
 struct Ended;
+
+impl Client {
+    /// Notes that a source is followed from now on.
+    fn follow(&self, id: SourceId, mut connection: Connection) {
+        connection.since = Some(clock::time().wall);
+        lock(&self.state).connections.insert(id, connection);
+    }
+
+    /// Notes how it goes with a source.
+    fn note(&self, id: SourceId, what: impl FnOnce(&mut Connection, SystemTime)) {
+        let wall = clock::time().wall;
+        if let Some(of) = lock(&self.state).connections.get_mut(&id) {
+            what(of, wall);
+        }
+    }
+}
 
 impl Driver {
     pub(super) fn new(client: Client, changes: mpsc::Sender<Change>) -> Self {
@@ -152,6 +169,7 @@ impl Driver {
                 };
                 open.requests = Some(requests);
                 open.subscriptions.handle_stream_opened();
+                self.client.note(id, |of, wall| of.set_open(true, wall));
                 let now = clock::now();
                 let rate = open.stream.rate;
                 open.bucket = rate.map(|(most, rate)| Bucket::new(most, rate, now));
@@ -181,7 +199,7 @@ impl Driver {
         };
         let verdict = match length {
             None => self.judge(id, type_url, &answer),
-            Some(length) => self.too_long(id, type_url, length),
+            Some(length) => self.too_long(id, type_url, &answer.version, length),
         };
         if let Some(open) = self.streams.get_mut(&id) {
             open.subscriptions
@@ -189,7 +207,7 @@ impl Driver {
         }
     }
 
-    fn too_long(&self, id: SourceId, type_url: &str, length: usize) -> Verdict {
+    fn too_long(&self, id: SourceId, type_url: &str, version: &str, length: usize) -> Verdict {
         if type_url == CLUSTER {
             self.client.stats.cds.rejected();
         }
@@ -198,6 +216,9 @@ impl Driver {
         let most = own.unwrap_or(self.client.options.limits.message_bytes);
         let reason = format!("the message has {length} bytes, but at most {most} are taken");
         tracing::warn!(type_url, reason, "refused");
+        self.client.note(id, |of, wall| {
+            of.answered(wall, type_url, version, Some(&reason));
+        });
         Verdict {
             error: Some(reason),
             ..Verdict::default()
@@ -240,7 +261,11 @@ impl Driver {
         } else {
             state.handle_endpoints(time, id, answer)
         };
-        if verdict.error.is_none() {
+        let refused = verdict.error.as_deref();
+        if let Some(of) = state.connections.get_mut(&id) {
+            of.answered(time.wall, type_url, &answer.version, refused);
+        }
+        if refused.is_none() {
             self.taken = Some(time.now);
         }
         verdict
@@ -253,6 +278,7 @@ impl Driver {
         open.requests = None;
         open.refill = None;
         open.subscriptions.handle_stream_closed();
+        self.client.note(id, |of, wall| of.set_open(false, wall));
         if open.stream.aggregated {
             let state = &self.client.stats.control_plane.connected_state;
             if state.value() > 0 {
@@ -299,6 +325,7 @@ impl Driver {
         if open.subscriptions.is_idle() && !open.stream.aggregated {
             open.task.abort();
             self.streams.remove(&source);
+            lock(&self.client.state).connections.remove(&source);
         }
     }
 
@@ -319,6 +346,15 @@ impl Driver {
                 (false, false) => Kind::Endpoints,
             };
             let stream = Arc::clone(stream);
+            self.client.follow(
+                id,
+                Connection {
+                    server: Arc::clone(&stream.service.name),
+                    service: kind.name(),
+                    delta: stream.variant == Variant::Delta,
+                    ..Connection::default()
+                },
+            );
             let node = self.client.node.clone();
             let subscriptions = Subscriptions::new(stream.variant, node, stream.node_once);
             let task = self.tasks.spawn(ads::run(
@@ -354,6 +390,19 @@ impl Driver {
         let Source::File(file) = &*source else {
             return;
         };
+        self.client.follow(
+            id,
+            Connection {
+                server: file.path.to_string_lossy().into(),
+                service: match self.client.cds == Some(id) {
+                    true => Kind::Clusters.name(),
+                    false => Kind::Endpoints.name(),
+                },
+                file: true,
+                open: true,
+                ..Connection::default()
+            },
+        );
         let (handle, followed) = files::follow(id, file.clone(), self.events.clone());
         self.tasks.spawn(followed);
         self.files.insert(id, handle);

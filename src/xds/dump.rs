@@ -51,6 +51,80 @@ impl ErrorState {
     }
 }
 
+/// How much is kept of what was wrong with an answer.
+const NACK_BYTES: usize = 4096;
+
+/// How it goes with a management server, or with a file in its place.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Connection {
+    /// The server: the cluster's name or the target URI; or the file's path.
+    pub server: Arc<str>,
+    /// What is asked for: `ADS`, `CDS`, `EDS` or `HDS`.
+    pub service: &'static str,
+    /// Changes only are told: `DELTA_GRPC`.
+    pub delta: bool,
+    /// It is a file.
+    pub file: bool,
+    /// Whether the stream is open; always, for a file.
+    pub open: bool,
+    /// When the stream was opened or lost, or when it was first tried to open it.
+    pub since: Option<SystemTime>,
+    /// When the last answer came.
+    pub last_answer: Option<SystemTime>,
+    /// The last answer that was refused, if any was.
+    pub last_nack: Option<Nack>,
+}
+
+/// An answer that was refused.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Nack {
+    /// When that was.
+    pub at: SystemTime,
+    /// What was asked for.
+    pub type_url: Arc<str>,
+    /// The answer's version.
+    pub version_info: Arc<str>,
+    /// What was wrong, a line for each fault.
+    pub details: Arc<str>,
+}
+
+impl Connection {
+    pub(crate) fn set_open(&mut self, open: bool, at: SystemTime) {
+        if self.open != open || self.since.is_none() {
+            self.open = open;
+            self.since = Some(at);
+        }
+    }
+
+    /// Notes an answer, and why it was refused if it was.
+    pub(crate) fn answered(
+        &mut self,
+        at: SystemTime,
+        type_url: &str,
+        version: &str,
+        refused: Option<&str>,
+    ) {
+        self.last_answer = Some(at);
+        if let Some(details) = refused {
+            self.last_nack = Some(Nack {
+                at,
+                type_url: type_url.into(),
+                version_info: version.into(),
+                details: beginning(details).into(),
+            });
+        }
+    }
+}
+
+/// At most [`NACK_BYTES`] of a text.
+fn beginning(text: &str) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = ends.take_while(|end| *end <= NACK_BYTES).last();
+    &text[..end.unwrap_or_default()]
+}
+
 /// Reads what a [`Client`](super::Client) knows. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dump(pub(super) Arc<Mutex<State>>);
@@ -69,6 +143,11 @@ impl Dump {
     /// Assignments by the names that they were asked for by.
     pub fn endpoints(&self) -> Vec<Record> {
         self.lock().endpoint_records()
+    }
+
+    /// The management servers and files that are followed.
+    pub fn connections(&self) -> Vec<Connection> {
+        self.lock().connections.values().cloned().collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use prost::{Message, Name};
 use prost_types::Any;
 
-use super::dump::{ErrorState, Record};
+use super::dump::{Connection, ErrorState, Record};
 use super::limits::Limits;
 use super::sources::{SourceId, Sources};
 use super::subscription::{Answer, Item, Verdict};
@@ -110,6 +110,8 @@ pub(crate) struct State {
     limits: Limits,
     stats: Arc<Stats>,
     pub(super) sources: Sources,
+    /// How it goes with them; told by whoever holds the streams.
+    pub(super) connections: BTreeMap<SourceId, Connection>,
     clusters: BTreeMap<Arc<str>, Known>,
     /// Names under which clusters are known to the server, where these are not their own.
     renamed: HashMap<String, Arc<str>>,
@@ -143,6 +145,7 @@ impl State {
             limits,
             stats,
             sources,
+            connections: BTreeMap::new(),
             clusters: BTreeMap::new(),
             renamed: HashMap::new(),
             watched: HashMap::new(),

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use xds_health::engine::{Engine, Origin};
+use xds_health::config::{ClusterConfig, Discovery};
+use xds_health::engine::{Engine, Options, Origin};
 use xds_health::event::{Mismatch, Outcome, Reason};
-use xds_health::host::{EdsHealth, Locality};
+use xds_health::host::{EdsHealth, Host, Locality};
+use xds_health::stats::Stats;
 
-use crate::common::{Step, until_initialized};
-use crate::http::get;
+use crate::common::{Step, check, until, until_initialized};
+use crate::http::{Stream, get};
 use crate::{FAILING, PASSING, SILENT, Served, cluster, engine, host, script, serve_engine, set};
 
 /// Attempts at this port are answered with what was not wanted.
@@ -184,4 +186,184 @@ async fn a_long_list_is_written_in_pieces() {
     let served = serve_engine(&engine).await;
     assert_eq!(ports(&served, "").await.len(), 20_000);
     assert_eq!(ports(&served, "?state=unhealthy").await, [0; 0]);
+}
+
+#[tokio::test]
+async fn one_host_is_told_with_its_checks_and_last_attempts() {
+    let options = Options::default().with_seed(1).with_journal(100);
+    let engine = Engine::start(options, Arc::new(Stats::default())).unwrap();
+    let script = script();
+    let pass = Step::pass();
+    let fail = Step::After(Duration::ZERO, Outcome::network(Reason::Refused));
+    script.script(7, [pass, fail, Step::Silent]);
+    let mut check = check();
+    check.interval = Duration::from_millis(1);
+    check.unhealthy_edge_interval = Duration::from_millis(1);
+    check.no_traffic_interval = Duration::from_millis(1);
+    check.no_traffic_healthy_interval = Duration::from_millis(1);
+    check.timeout = Duration::from_secs(600);
+    check.name = "<q>".into();
+    let hosts = vec![Arc::new(host(7)), Arc::new(host(PASSING))];
+    let config = ClusterConfig::new(ODD, Discovery::Static(hosts)).with_health_check(check);
+    set(&engine, config, &script, Origin::Static).await;
+    let served = serve_engine(&engine).await;
+    let path = "?cluster=a%20%22b%5Cc%22.d%0a%3C%C3%A9%3E&address=127.0.0.1:7";
+    // Until the third attempt runs.
+    let host = loop {
+        let hosts = hosts_at(&served, path).await;
+        if hosts["checks"][0]["state"] == "attempting" && script.attempts(7) == 3 {
+            break hosts;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(
+        (&host["cluster"], &host["state"]),
+        (&json!(ODD), &json!("healthy"))
+    );
+    let check = &host["checks"][0];
+    assert_eq!(check["check"], "<q>");
+    assert_eq!(
+        (&check["failures"], &check["unhealthy_threshold"]),
+        (&json!(1), &json!(2))
+    );
+    assert_eq!(check["last"]["reason"]["kind"], "refused");
+    assert_eq!(check["timeout_ms"], 600_000.0);
+    assert_eq!(check["interval_ms"], 1.0);
+    assert!(check["due"].is_string() && check["why"].is_string());
+    let attempts = host["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), 2);
+    assert_eq!(
+        (&attempts[0]["passed"], &attempts[1]["passed"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(attempts[0]["kind"], "refused");
+    assert!(attempts[1]["took_ms"].is_number());
+
+    let nobody = path.replace(":7", ":8");
+    assert_eq!(ports(&served, &nobody).await, [0; 0]);
+}
+
+async fn hosts_at(served: &Served, query: &str) -> Value {
+    hosts(served, query).await.remove(0)
+}
+
+/// What a watcher knows: states by cluster and address.
+#[derive(Default)]
+struct Known(std::collections::BTreeMap<(String, String), String>);
+
+impl Known {
+    /// Takes what comes until all is as wanted.
+    async fn until(&mut self, stream: &mut Stream, wanted: &[(&str, u16, &str)]) {
+        let wanted: Vec<_> = wanted
+            .iter()
+            .map(|(cluster, port, state)| {
+                let key = ((*cluster).to_owned(), format!("127.0.0.1:{port}"));
+                (key, (*state).to_owned())
+            })
+            .collect();
+        while !self.0.clone().into_iter().eq(wanted.iter().cloned()) {
+            let sent = stream.next().await.unwrap();
+            let data: Value = serde_json::from_str(&sent.data).unwrap();
+            let cluster = data["cluster"].as_str().unwrap_or_default().to_owned();
+            let list = data["list"].as_array().cloned().unwrap_or_default();
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            for item in list {
+                match &*sent.event {
+                    "gone" => drop(self.0.remove(&(cluster.clone(), text(&item)))),
+                    "hosts" => {
+                        let key = (cluster.clone(), text(&item["address"]));
+                        self.0.insert(key, text(&item["state"]));
+                    }
+                    event => panic!("{event}"),
+                }
+            }
+            if sent.event == "cluster_gone" {
+                self.0.retain(|(of, _), _| *of != cluster);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_is_told_all_and_then_what_changes() {
+    let engine = engine();
+    let script = script();
+    let config = |name, ports: &[u16]| {
+        let hosts = ports.iter().map(|port| Arc::new(host(*port))).collect();
+        ClusterConfig::new(name, Discovery::Static(hosts))
+            .with_health_check(crate::common::once(""))
+    };
+    let c1 = set(
+        &engine,
+        config("c1", &[FAILING, PASSING]),
+        &script,
+        Origin::Dynamic,
+    )
+    .await;
+    until_initialized(&c1).await;
+    let served = serve_engine(&engine).await;
+    let mut known = Known::default();
+    let mut stream = Stream::open(served.address, "/hosts?watch", &[]).await;
+    let first = stream.next().await.unwrap();
+    let first: Value = serde_json::from_str(&first.data).unwrap();
+    let cluster = json!({"cluster": "c1", "key": "c1", "checks": [""], "initialized": true});
+    assert_eq!(first, cluster);
+    let mut all = [("c1", FAILING, "unhealthy"), ("c1", PASSING, "healthy")].to_vec();
+    known.until(&mut stream, &all).await;
+    stream.next_of("all").await;
+
+    // One changes, one comes, one goes.
+    let address = host(PASSING).address.clone();
+    c1.set_unhealthy(&address).await.unwrap();
+    all[1].2 = "unhealthy";
+    known.until(&mut stream, &all).await;
+    set(
+        &engine,
+        config("c1", &[PASSING, UNCHECKED]),
+        &script,
+        Origin::Dynamic,
+    )
+    .await;
+    let all = [("c1", PASSING, "unhealthy"), ("c1", UNCHECKED, "healthy")];
+    known.until(&mut stream, &all).await;
+
+    let c2 = set(&engine, config("c2", &[PASSING]), &script, Origin::Dynamic).await;
+    until(&c2, |hosts| hosts.iter().all(|host| !host.unchecked)).await;
+    let both = [all[0], all[1], ("c2", PASSING, "healthy")];
+    known.until(&mut stream, &both).await;
+    // Who comes now is told all at once; who wants one cluster, that.
+    let mut second = Stream::open(served.address, "/hosts?watch", &[]).await;
+    Known::default().until(&mut second, &both).await;
+    let mut third = Stream::open(served.address, "/hosts?watch&cluster=c2", &[]).await;
+    Known::default().until(&mut third, &both[2..]).await;
+
+    engine.remove_cluster("c1").await.unwrap();
+    known.until(&mut stream, &both[2..]).await;
+    let answer = get(served.address, "/hosts?watch&state=healthy").await;
+    assert_eq!(answer.status, 400);
+}
+
+#[tokio::test]
+async fn many_hosts_are_watched_in_pieces() {
+    let engine = engine();
+    let hosts: Vec<Host> = (0..5_000).map(|i| host(10_000 + i)).collect();
+    let checked = set(
+        &engine,
+        cluster("c1", hosts, &[""]),
+        &script(),
+        Origin::Static,
+    )
+    .await;
+    until_initialized(&checked).await;
+    let served = serve_engine(&engine).await;
+    let mut stream = Stream::open(served.address, "/hosts?watch", &[]).await;
+    let mut count = 0;
+    while count < 5_000 {
+        let sent = stream.next_of("hosts").await;
+        assert!(sent.data.len() < 32 * 1024);
+        let data: Value = serde_json::from_str(&sent.data).unwrap();
+        count += data["list"].as_array().unwrap().len();
+    }
+    assert_eq!(count, 5_000);
+    assert_eq!(stream.next().await.unwrap().event, "all");
 }

@@ -129,8 +129,9 @@ async fn each_path_in_the_index_is_there_and_takes_head() {
         .skip(1)
         .map(|link| link.split_once('"').unwrap().0)
         .collect();
-    assert_eq!(links.len(), 10);
-    for path in links {
+    assert_eq!(links.len(), 12);
+    // Those that never end are looked at in other tests.
+    for path in links.into_iter().filter(|path| *path != "/events") {
         let whole = get(served.address, path).await;
         let head = ask(served.address, "HEAD", path).await;
         assert_eq!((whole.status, head.status), (200, 200), "{path}");

@@ -79,6 +79,100 @@ pub async fn send(
     }
 }
 
+/// Server-sent events, as they come.
+pub struct Stream {
+    stream: TcpStream,
+    /// What was read of the body, its chunks taken apart.
+    body: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+/// One of them.
+#[derive(Debug, Default)]
+pub struct Sent {
+    pub id: Option<u64>,
+    pub event: String,
+    pub data: String,
+}
+
+impl Stream {
+    /// Opens a stream, whose answer has begun.
+    pub async fn open(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Self {
+        let mut request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n");
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        request.push_str("\r\n");
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut raw = Vec::new();
+        let end = loop {
+            let end = raw.windows(4).position(|w| w == b"\r\n\r\n");
+            if let Some(end) = end {
+                break end;
+            }
+            assert_ne!(stream.read_buf(&mut raw).await.unwrap(), 0);
+        };
+        let head = String::from_utf8(raw.drain(..end + 4).collect()).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(head.contains("content-type: text/event-stream"), "{head}");
+        Self {
+            stream,
+            body: Vec::new(),
+            raw,
+        }
+    }
+
+    /// The next event; none at the end.
+    pub async fn next(&mut self) -> Option<Sent> {
+        loop {
+            while let Some(chunk) = self.chunk() {
+                self.body.extend_from_slice(&chunk);
+            }
+            if let Some(end) = self.body.windows(2).position(|w| w == b"\n\n") {
+                let text = String::from_utf8(self.body.drain(..end + 2).collect()).unwrap();
+                let mut sent = Sent::default();
+                for line in text.lines() {
+                    match line.split_once(": ") {
+                        Some(("id", id)) => sent.id = Some(id.parse().unwrap()),
+                        Some(("event", event)) => event.clone_into(&mut sent.event),
+                        Some(("data", data)) => data.clone_into(&mut sent.data),
+                        _ => (),
+                    }
+                }
+                if !sent.event.is_empty() {
+                    return Some(sent);
+                }
+                continue;
+            }
+            if self.stream.read_buf(&mut self.raw).await.unwrap() == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The next event of a kind.
+    pub async fn next_of(&mut self, event: &str) -> Sent {
+        loop {
+            let sent = self.next().await.unwrap();
+            if sent.event == event {
+                return sent;
+            }
+        }
+    }
+
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let end = self.raw.windows(2).position(|w| w == b"\r\n")?;
+        let size = std::str::from_utf8(&self.raw[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        let whole = end + 2 + size + 2;
+        let chunk = self.raw.get(end + 2..whole - 2)?.to_vec();
+        self.raw.get(whole - 2..whole)?;
+        self.raw.drain(..whole);
+        Some(chunk)
+    }
+}
+
 /// Sends bytes and reads until the other side closes.
 pub async fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
     exchange_over(TcpStream::connect(address).await.unwrap(), request).await

@@ -51,6 +51,16 @@ async fn clusters_in_force_and_refused_ones_are_shown() {
     let details = bad["error_state"]["details"].as_str().unwrap();
     assert!(details.contains("typed_config.send.text"), "{details}");
 
+    let planes = get(address, "/control_planes").await.body;
+    let planes: Value = serde_json::from_str(&planes).unwrap();
+    let plane = &planes["control_planes"][0];
+    assert_eq!(
+        (&plane["service"], &plane["open"]),
+        (&"HDS".into(), &true.into())
+    );
+    let details = plane["last_nack"]["details"].as_str().unwrap();
+    assert!(details.contains("typed_config.send.text"), "{details}");
+
     let clusters = get(address, "/clusters").await.body;
     assert!(
         clusters.contains("good::added_via_api::true\n"),

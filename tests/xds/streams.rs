@@ -265,3 +265,34 @@ async fn nobody_who_takes_changes_ends_the_client() {
     daemon.tasks.shutdown().await;
     stream.ended().await;
 }
+
+#[tokio::test]
+async fn the_dump_tells_how_it_goes_with_the_server() {
+    let (mut plane, address) = ControlPlane::start().await;
+    let daemon = Daemon::start(&bootstrap(&ads("GRPC"), address, H2));
+    let of = || daemon.dump.connections().into_iter().next().unwrap();
+    let mut stream = plane.stream().await;
+    settle(&daemon, &mut stream).await;
+    let connection = of();
+    assert_eq!((connection.service, connection.open), ("ADS", true));
+    assert!(connection.since.is_some() && connection.last_nack.is_none());
+    let answered = connection.last_answer.unwrap();
+
+    let mut broken = assignment("a", &[1]);
+    broken.value.truncate(2);
+    stream.say(ENDPOINTS, "2", vec![broken]).await;
+    stream.sotw().await;
+    let connection = of();
+    assert!(connection.last_answer.unwrap() >= answered);
+    let nack = connection.last_nack.unwrap();
+    assert_eq!((&*nack.type_url, &*nack.version_info), (ENDPOINTS, "2"));
+    assert!(nack.details.contains("resources[0]"), "{}", nack.details);
+
+    stream
+        .fail(Status::new(Code::Unavailable, "as the test says"))
+        .await;
+    let mut stream = plane.stream().await;
+    resumed(&mut stream).await;
+    let again = of();
+    assert!(again.open && again.since > connection.since && again.last_nack.is_some());
+}

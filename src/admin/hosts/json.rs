@@ -14,13 +14,14 @@ use crate::snapshot::HostView;
 /// What is now, by the clock of the engine and by the one on the wall.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::admin) struct Times {
-    now: Instant,
+    pub(super) now: Instant,
     wall: SystemTime,
 }
 
 impl Times {
     pub(in crate::admin) fn of(engine: &Engine) -> Self {
-        let (now, wall) = engine.times();
+        let now = engine.now();
+        let wall = engine.wall_clock(now);
         Self { now, wall }
     }
 
@@ -115,7 +116,7 @@ fn write_mismatch(to: &mut String, mismatch: &Mismatch) {
     to.push('"');
 }
 
-fn write_locality(to: &mut String, locality: &Locality) {
+pub(in crate::admin) fn write_locality(to: &mut String, locality: &Locality) {
     string(to, ",\"locality\":{\"region\":", &locality.region);
     string(to, ",\"zone\":", &locality.zone);
     string(to, ",\"sub_zone\":", &locality.sub_zone);
