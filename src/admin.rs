@@ -66,8 +66,8 @@ pub struct Admin {
     control: Option<Arc<dyn Control>>,
     /// Whether this machine is the only one to reach the port, so that it is asked for by no other names.
     own_names: bool,
-    /// And when it was loaded.
-    bootstrap: Option<Arc<(Bootstrap, SystemTime)>>,
+    /// The bootstrap in force, and when it was loaded.
+    bootstrap: Option<watch::Receiver<Arc<(Bootstrap, SystemTime)>>>,
     #[cfg(feature = "xds")]
     dump: Option<crate::xds::Dump>,
     #[cfg(feature = "hds")]
@@ -119,9 +119,20 @@ impl Admin {
     }
 
     /// The same, with what the process was started with, for `/config_dump`.
-    pub fn with_bootstrap(mut self, bootstrap: Bootstrap, loaded: SystemTime) -> Self {
-        self.bootstrap = Some(Arc::new((bootstrap, loaded)));
+    pub fn with_bootstrap(self, bootstrap: Bootstrap, loaded: SystemTime) -> Self {
+        let (_, told) = watch::channel(Arc::new((bootstrap, loaded)));
+        self.with_bootstraps(told)
+    }
+
+    /// As [`Admin::with_bootstrap`], for a process that reads its bootstrap again: the last one told is shown.
+    pub fn with_bootstraps(mut self, told: watch::Receiver<Arc<(Bootstrap, SystemTime)>>) -> Self {
+        self.bootstrap = Some(told);
         self
+    }
+
+    /// The bootstrap that was told last.
+    fn bootstrap(&self) -> Option<Arc<(Bootstrap, SystemTime)>> {
+        Some(Arc::clone(&self.bootstrap.as_ref()?.borrow()))
     }
 
     /// The same, with what control planes told, for `/config_dump`.

@@ -1,133 +1,125 @@
 //! The command line: arguments, wiring, exit codes.
 //!
-//! Answers go to the writer that is given, logs to standard error. Exit codes: 0 for success, 1 for a
-//! configuration that cannot be used, 2 for arguments that cannot be understood, 3 for what went wrong on
-//! this machine.
+//! Answers go to the one stream of a [`Console`], complaints and logs to the other. Exit codes: 0 for success, 1
+//! for a configuration that cannot be used or a check that failed, 2 for arguments that cannot be understood, 3
+//! for what went wrong on this machine.
 
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser as _};
 
+mod args;
+mod check;
+mod clock;
+mod console;
 mod control;
+mod daemon;
 mod load;
 mod log;
+mod notify;
 mod run;
+mod table;
+mod time;
 mod validate;
 
-/// A configuration that cannot be used.
+use args::*;
+pub use console::Console;
+
+/// A configuration that cannot be used, or a check that failed.
 const BAD_CONFIG: u8 = 1;
 /// Arguments that cannot be understood.
 const USAGE: u8 = 2;
 /// What went wrong on this machine.
 const LOCAL: u8 = 3;
 
-/// Active health checking with Envoy's configuration.
-#[derive(Debug, Parser)]
-#[command(name = "xds-health", version, about, arg_required_else_help = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Check the endpoints of a bootstrap file until told to stop
-    Run(RunArgs),
-    /// Tell whether a bootstrap file can be run, and all that is wrong with it
-    Validate(ConfigArgs),
-}
-
-#[derive(Debug, Args)]
-struct ConfigArgs {
-    /// Bootstrap file of an Envoy: JSON if it ends in .json, a serialized message if in .pb, else YAML; - for
-    /// YAML from standard input
-    #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
-}
-
-#[derive(Debug, Args)]
-struct RunArgs {
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// Whether clusters count as having had traffic: if never, no_traffic_interval rules
-    #[arg(long, value_enum, default_value = "always")]
-    traffic: TrafficArg,
-    /// Threads that run checks; default one for each core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    concurrency: Option<u16>,
-    /// Attempts that may run at once; default as many as descriptors and local ports allow
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_in_flight: Option<u32>,
-    #[command(flatten)]
-    log: LogArgs,
-}
-
-#[derive(Debug, Args)]
-struct LogArgs {
-    /// How log lines are written to standard error
-    #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
-    /// Least important level that is logged, or a filter such as info,xds_health::engine=trace
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log_level: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum TrafficArg {
-    /// They do, from the start
-    Always,
-    /// They do not
-    Never,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// For people
-    Text,
-    /// One JSON object a line
-    Json,
-}
-
-/// Runs the command that `args` ask for. Answers go to `out`, complaints to `err`.
-pub fn main(
-    args: impl IntoIterator<Item = OsString>,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> ExitCode {
-    let code = match Cli::try_parse_from(args) {
-        Ok(cli) => match cli.command {
-            Command::Run(args) => run::run(&args, err),
-            Command::Validate(args) => validate::validate(&args, out, err),
-        },
-        Err(error) => usage(&error, out, err),
+/// Runs the command that `args` ask for.
+pub fn main(args: impl IntoIterator<Item = OsString>, mut console: Console<'_>) -> ExitCode {
+    let args: Vec<_> = args.into_iter().collect();
+    let code = match Cli::try_parse_from(&args) {
+        Ok(cli) => {
+            console.set_color(cli.color);
+            command(cli.command, &mut console)
+        }
+        Err(error) => usage(&error, &args, &mut console),
     };
-    ExitCode::from(code)
+    let Some(error) = console.out.failure() else {
+        return ExitCode::from(code);
+    };
+    // What nobody could read was not answered.
+    console
+        .err
+        .say(format_args!("error: cannot write the answer: {error}\n"));
+    ExitCode::from(if code == 0 { LOCAL } else { code })
 }
 
-/// Help goes to `out` and is a success; anything else is a complaint.
-fn usage(error: &clap::Error, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
-    let text = error.render();
-    if error.use_stderr() {
-        say(err, format_args!("{text}"));
-        USAGE
-    } else {
-        say(out, format_args!("{text}"));
-        0
+fn command(command: Command, console: &mut Console<'_>) -> u8 {
+    match command {
+        Command::Demo(_) => 0,
+        Command::Run(args) => run::run(&args, console),
+        Command::Check(args) => check::check(&args, console),
+        Command::Validate(args) => validate::validate(&args, console),
+        Command::Presets(args) => check::presets(&args, console),
+        Command::Completions { shell } => {
+            let (mut command, mut script) = (Cli::command(), Vec::new());
+            let name = command.get_name().to_owned();
+            clap_complete::generate(shell, &mut command, name, &mut script);
+            let script = String::from_utf8_lossy(&script);
+            console.out.say(format_args!("{script}"));
+            0
+        }
+        Command::Man { command } => man(command.as_deref(), console),
     }
 }
 
-/// Writes `text`. Whoever has closed the other end does not want it.
-fn say(to: &mut dyn Write, text: std::fmt::Arguments<'_>) {
-    let _ = to.write_fmt(text).and_then(|()| to.flush());
+/// The manual page of a command.
+fn man(name: Option<&str>, console: &mut Console<'_>) -> u8 {
+    let mut command = Cli::command();
+    command.build();
+    if let Some(name) = name {
+        let Some(found) = command.find_subcommand(name) else {
+            console
+                .err
+                .say(format_args!("error: there is no command {name:?}\n"));
+            return USAGE;
+        };
+        command = found.clone();
+    }
+    let mut page = Vec::new();
+    // A vector takes all that is written to it.
+    let _ = clap_mangen::Man::new(command).render(&mut page);
+    let page = String::from_utf8_lossy(&page);
+    console.out.say(format_args!("{page}"));
+    0
+}
+
+/// Help is an answer and a success; anything else is a complaint.
+fn usage(error: &clap::Error, args: &[OsString], console: &mut Console<'_>) -> u8 {
+    let text = error.render();
+    if !error.use_stderr() {
+        console.out.say(format_args!("{text}"));
+        return 0;
+    }
+    // For a monitoring system, arguments that cannot be understood are no state of a host.
+    if args
+        .windows(2)
+        .any(|pair| pair[0] == "--format" && pair[1] == "nagios")
+        || args.iter().any(|arg| arg == "--format=nagios")
+    {
+        let text = text.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        let line = line.trim_start_matches("error: ").replace('|', "/");
+        console.out.say(format_args!("UDP UNKNOWN: {line}\n"));
+        return LOCAL;
+    }
+    console.err.say(format_args!("{text}"));
+    USAGE
 }
 
 /// Tells all that is wrong with a configuration, a line each.
-fn complain(err: &mut dyn Write, what: &str, error: &crate::config::ConfigError) -> u8 {
+fn complain(console: &mut Console<'_>, what: &str, error: &crate::config::ConfigError) -> u8 {
     for line in error.to_string().lines() {
-        say(err, format_args!("{what}: {line}\n"));
+        console.err.say(format_args!("{what}: {line}\n"));
     }
     BAD_CONFIG
 }

@@ -31,6 +31,8 @@ pub use cluster::{ClusterConfig, Discovery, EdsConfig, Thresholds};
 pub use dns::{DnsConfig, DnsEndpoint, LookupFamily};
 pub use dns_resolver::DnsResolverConfig;
 pub(crate) use error::Errors;
+#[cfg(feature = "cli")]
+pub(crate) use error::explains;
 pub use error::{At, ConfigError, Warnings};
 pub use file_sink::FileSinkConfig;
 pub use health_check::{CheckerConfig, HealthCheck, TypedConfig};

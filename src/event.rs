@@ -109,7 +109,7 @@ pub struct Mismatch {
     pub first_difference: u32,
     /// Length in bytes of the last of them; one more than wanted stands for all that are longer.
     pub length: u32,
-    /// Beginning of the last of them, at most [`Mismatch::SAMPLE`] bytes.
+    /// Beginning of the last of them, at most [`Mismatch::SAMPLE`] bytes unless the checker was told to keep more.
     pub sample: Box<[u8]>,
 }
 
@@ -119,6 +119,16 @@ impl Mismatch {
 
     /// Notes one more datagram, `got`, where `wanted` was waited for.
     pub fn note(earlier: Option<Self>, wanted: &[u8], got: &[u8]) -> Self {
+        Self::note_sample(earlier, wanted, got, Self::SAMPLE)
+    }
+
+    /// As [`Mismatch::note`], but keeps at most `sample` bytes.
+    pub(crate) fn note_sample(
+        earlier: Option<Self>,
+        wanted: &[u8],
+        got: &[u8],
+        sample: usize,
+    ) -> Self {
         let differs = wanted
             .iter()
             .zip(got)
@@ -128,7 +138,7 @@ impl Mismatch {
             datagrams: earlier.map_or(0, |m| m.datagrams).saturating_add(1),
             first_difference: u32::try_from(differs).unwrap_or(u32::MAX),
             length: u32::try_from(got.len()).unwrap_or(u32::MAX),
-            sample: got[..got.len().min(Self::SAMPLE)].into(),
+            sample: got[..got.len().min(sample)].into(),
         }
     }
 }

@@ -13,6 +13,8 @@ mod http;
 #[path = "common/peer.rs"]
 mod peer;
 
+#[path = "cli/check.rs"]
+mod check;
 #[path = "cli/command.rs"]
 mod command;
 #[path = "cli/config.rs"]
@@ -25,11 +27,21 @@ mod end;
 mod events;
 #[path = "cli/log.rs"]
 mod log;
+#[path = "cli/manners.rs"]
+mod manners;
+#[path = "cli/output.rs"]
+mod output;
+#[path = "common/prometheus.rs"]
+mod prometheus;
 #[path = "cli/refused.rs"]
 mod refused;
 #[path = "cli/settings.rs"]
 mod settings;
+#[path = "cli/snapshot.rs"]
+mod snapshot;
 #[path = "cli/told.rs"]
 mod told;
+#[path = "cli/traps.rs"]
+mod traps;
 #[path = "cli/validate.rs"]
 mod validate;

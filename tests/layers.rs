@@ -68,8 +68,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "proto", "host", "stats", "config", "feed", "registry", "engine", "dns", "xds", "hds",
-            "admin",
+            "proto", "validate", "host", "event", "stats", "config", "session", "snapshot",
+            "cluster", "checker", "feed", "registry", "engine", "dns", "xds", "hds", "admin",
         ],
     ),
 ];

@@ -133,7 +133,7 @@ fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
 /// The version of the clusters, and all that is asked for by name.
 fn lists(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 6]) {
     let (mut of_file, mut assigned) = (Vec::new(), Vec::new());
-    if let Some((bootstrap, loaded)) = admin.bootstrap.as_deref() {
+    if let Some((bootstrap, loaded)) = admin.bootstrap().as_deref() {
         let clusters = bootstrap.static_resources.iter();
         for cluster in clusters.flat_map(|resources| &resources.clusters) {
             of_file.push(static_cluster(cluster, *loaded));
@@ -260,7 +260,8 @@ impl From<crate::xds::Record> for Entry {
 }
 
 fn bootstrap(text: &mut Text, admin: &Admin) {
-    let Some((bootstrap, loaded)) = admin.bootstrap.as_deref() else {
+    let told = admin.bootstrap();
+    let Some((bootstrap, loaded)) = told.as_deref() else {
         return;
     };
     begin(text, Some(&format!("{TYPE_URL_PREFIX}{BOOTSTRAP}")));

@@ -147,6 +147,16 @@ impl AttemptIo {
         self.0.has_seen.store(true, Relaxed);
     }
 
+    /// Whether the attempt has been sent.
+    pub fn was_sent(&self) -> bool {
+        self.notes().sent
+    }
+
+    /// What the attempt said that it [saw](AttemptIo::saw), if it did.
+    pub fn seen(&self) -> Option<Reason> {
+        self.notes().saw.clone()
+    }
+
     /// This process is short of something that the attempt needs. It is polled again when there may be
     /// room; only if there is none until its deadline it fails.
     pub fn wait_for(&self, what: Shortage) {

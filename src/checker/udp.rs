@@ -45,6 +45,7 @@ impl CheckerFactory for UdpFactory {
 #[derive(Debug)]
 pub struct UdpChecker {
     config: Arc<UdpConfig>,
+    sample: usize,
 }
 
 impl UdpChecker {
@@ -52,7 +53,14 @@ impl UdpChecker {
     pub fn new(config: UdpConfig) -> Self {
         Self {
             config: Arc::new(config),
+            sample: Mismatch::SAMPLE,
         }
+    }
+
+    /// The same, but a [`Mismatch`] keeps up to so many bytes of a datagram; default [`Mismatch::SAMPLE`].
+    pub fn with_sample(mut self, bytes: usize) -> Self {
+        self.sample = bytes;
+        self
     }
 }
 
@@ -64,6 +72,7 @@ impl Checker for UdpChecker {
     fn for_host(&self, target: Target<'_>) -> Box<dyn HostChecker> {
         Box::new(UdpHostChecker {
             config: Arc::clone(&self.config),
+            sample: self.sample,
             target: target.host.checked_at().clone(),
             bind: target.bind.cloned(),
         })
@@ -72,6 +81,7 @@ impl Checker for UdpChecker {
     fn only_attempt(&self, target: Target<'_>, io: AttemptIo) -> Attempt<'static> {
         let host = UdpHostChecker {
             config: Arc::clone(&self.config),
+            sample: self.sample,
             target: target.host.checked_at().clone(),
             bind: target.bind.cloned(),
         };
@@ -82,6 +92,7 @@ impl Checker for UdpChecker {
 #[derive(Clone)]
 struct UdpHostChecker {
     config: Arc<UdpConfig>,
+    sample: usize,
     target: Address,
     bind: Option<Arc<BindConfig>>,
 }
@@ -195,7 +206,8 @@ impl UdpAttempt {
                 if self.host.config.matches(got) {
                     return io::Result::Ok(true);
                 }
-                self.mismatch = Some(Mismatch::note(self.mismatch.take(), wanted, got));
+                let (earlier, sample) = (self.mismatch.take(), self.host.sample);
+                self.mismatch = Some(Mismatch::note_sample(earlier, wanted, got, sample));
                 Ok(false)
             };
             let taken = match small.get_mut(..length) {
@@ -204,6 +216,7 @@ impl UdpAttempt {
             };
             match taken {
                 Ok(true) => {
+                    self.tell_mismatch();
                     self.leave_socket();
                     return Poll::Ready(Outcome::SUCCESS);
                 }

@@ -8,13 +8,13 @@ use crate::registry::Registry;
 
 /// The daemon, as the admin port sees it.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(super) struct Controls {
     logs: Logs,
     registry: Registry,
     quit: Notify,
 }
 
-impl Daemon {
+impl Controls {
     pub(super) fn new(logs: Logs, registry: Registry) -> Self {
         Self {
             logs,
@@ -29,7 +29,7 @@ impl Daemon {
     }
 }
 
-impl Control for Daemon {
+impl Control for Controls {
     fn loggers(&self) -> Vec<(String, LogLevel)> {
         self.logs.levels()
     }

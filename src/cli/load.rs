@@ -1,14 +1,15 @@
 //! From a bootstrap file to what can be run.
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use prost::Message as _;
+use prost::{Message as _, Name as _};
 
+use crate::config::text::{Document, Read};
 use crate::config::{
-    At, Bootstrap, ClusterConfig, ConfigError, Errors, Format, Warnings, text::Document,
+    At, Bootstrap, ClusterConfig, ConfigError, Errors, Format, Warnings, explains,
 };
 use crate::hds;
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
@@ -17,7 +18,7 @@ use crate::stats::Stats;
 use crate::xds::Client;
 
 /// Where the clusters of a bootstrap stand.
-const CLUSTERS: &str = "static_resources.clusters";
+pub(super) const CLUSTERS: &str = "static_resources.clusters";
 
 /// A bootstrap that can be run.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Loaded {
     pub(super) bootstrap: Bootstrap,
     /// The bootstrap as it was read.
     pub(super) message: Message,
+    /// The text it was read from, unless it was none.
+    pub(super) document: Option<Document>,
     /// Its static clusters, with their checkers built.
     pub(super) clusters: Vec<Update>,
     /// Follows its control planes.
@@ -43,59 +46,94 @@ pub(super) fn name(path: &Path) -> Cow<'_, str> {
     }
 }
 
-/// Reads `path`, or standard input for `-`.
-pub(super) fn load(
-    path: &Path,
-    registry: &Registry,
-    stats: &Arc<Stats>,
-) -> Result<Loaded, ConfigError> {
-    let unreadable = |error| ConfigError::new("", format!("cannot be read: {error}"));
-    let (bytes, format) = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        (bytes, Format::Yaml)
-    } else {
-        (std::fs::read(path).map_err(unreadable)?, Format::of(path))
-    };
-    load_bytes(&bytes, format, registry, stats)
+/// A bootstrap as bytes.
+#[derive(Debug)]
+pub(super) struct Source {
+    bytes: Vec<u8>,
+    format: Format,
 }
 
-fn load_bytes(
-    bytes: &[u8],
-    format: Format,
+impl Source {
+    /// Reads `path`, or standard input for `-`.
+    pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |error| ConfigError::new("", format!("cannot be read: {error}"));
+        if path == Path::new("-") {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().read_to_end(&mut bytes);
+            let format = Format::Yaml;
+            return read.map_err(unreadable).map(|_| Self { bytes, format });
+        }
+        let bytes = std::fs::read(path).map_err(unreadable)?;
+        let format = Format::of(path);
+        Ok(Self { bytes, format })
+    }
+
+    /// A bootstrap in YAML.
+    pub(super) fn yaml(text: &str) -> Self {
+        Self {
+            bytes: text.into(),
+            format: Format::Yaml,
+        }
+    }
+
+    /// The text, unless it is a serialized message.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self.format {
+            Format::Binary => None,
+            _ => std::str::from_utf8(&self.bytes).ok(),
+        }
+    }
+
+    /// Makes of it what can be run, or tells all that is wrong.
+    pub(super) fn load(
+        &self,
+        registry: &Registry,
+        stats: &Arc<Stats>,
+    ) -> Result<Loaded, ConfigError> {
+        let text = || {
+            std::str::from_utf8(&self.bytes)
+                .map_err(|error| ConfigError::new("", format!("is no text: {error}")))
+        };
+        let document = match self.format {
+            Format::Json => Document::from_json(text()?)?,
+            Format::Binary => return load_message(&self.bytes, registry, stats),
+            _ => Document::from_yaml(text()?)?,
+        };
+        load_document(&document, registry, stats)
+            .map_err(|error| error.located_in(&document).in_order())
+            .map(|loaded| Loaded {
+                document: Some(document),
+                ..loaded
+            })
+    }
+}
+
+fn load_document(
+    document: &Document,
     registry: &Registry,
     stats: &Arc<Stats>,
 ) -> Result<Loaded, ConfigError> {
-    let text = || {
-        std::str::from_utf8(bytes)
-            .map_err(|error| ConfigError::new("", format!("is no text: {error}")))
-    };
-    let document = match format {
-        Format::Json => Some(Document::from_json(text()?)?),
-        Format::Binary => None,
-        _ => Some(Document::from_yaml(text()?)?),
-    };
     let mut warnings = Warnings::default();
-    let read = match &document {
-        Some(document) => Bootstrap::from_document(document, &mut warnings),
-        None => Bootstrap::from_bytes(bytes, &mut warnings),
-    };
-    let loaded = match read {
-        Ok(bootstrap) => {
-            let message = message(bytes, &document).unwrap_or_default();
-            build(bootstrap, message, warnings, registry, stats)
-        }
-        Err(error) => Err(match wrong_checkers(bytes, &document, registry) {
-            Some(more) => error.and(more),
-            None => error,
-        }),
-    };
-    loaded.map_err(|error| match &document {
-        Some(document) => error.located_in(document).in_order(),
-        None => error,
-    })
+    let read = document.read::<Message>();
+    match Bootstrap::from_read(&read, document, &mut warnings) {
+        Ok(bootstrap) => build(bootstrap, read.message, warnings, registry, stats),
+        Err(error) => Err(and_checkers(error, &read.message, Some(&read), registry)),
+    }
+}
+
+fn load_message(
+    bytes: &[u8],
+    registry: &Registry,
+    stats: &Arc<Stats>,
+) -> Result<Loaded, ConfigError> {
+    let message = Message::decode(bytes).map_err(|error| {
+        ConfigError::new("", format!("not a {}: {error}", Message::full_name()))
+    })?;
+    let mut warnings = Warnings::default();
+    match Bootstrap::from_message(&message, &mut warnings) {
+        Ok(bootstrap) => build(bootstrap, message, warnings, registry, stats),
+        Err(error) => Err(and_checkers(error, &message, None, registry)),
+    }
 }
 
 fn build(
@@ -120,6 +158,7 @@ fn build(
     let loaded = client.map(|client| Loaded {
         bootstrap,
         message,
+        document: None,
         clusters,
         client,
         hds,
@@ -140,20 +179,17 @@ fn build_cluster(config: &Arc<ClusterConfig>, registry: &Registry) -> Result<Upd
     }
 }
 
-/// What is wrong with the checkers and event sinks of a bootstrap that cannot be used for other reasons.
-fn wrong_checkers(
-    bytes: &[u8],
-    document: &Option<Document>,
+/// What is wrong with a bootstrap, and beside it what is wrong with its checkers and event sinks. `read` is
+/// the text that the message comes from.
+fn and_checkers(
+    error: ConfigError,
+    message: &Message,
+    read: Option<&Read<Message>>,
     registry: &Registry,
-) -> Option<ConfigError> {
-    let text = document.as_ref().map(Document::read::<Message>);
-    let message = match &text {
-        Some(text) => text.message.clone(),
-        None => Message::decode(bytes).ok()?,
-    };
+) -> ConfigError {
     let mut wrong = Vec::new();
-    let clusters = message.static_resources.unwrap_or_default().clusters;
-    for (index, cluster) in clusters.iter().enumerate() {
+    let clusters = message.static_resources.iter().flat_map(|r| &r.clusters);
+    for (index, cluster) in clusters.enumerate() {
         let faults = match ClusterConfig::from_message(cluster, &mut Warnings::default()) {
             Ok(config) => build_cluster(&Arc::new(config), registry).err(),
             Err(_) => registry.faults_of(cluster),
@@ -162,14 +198,9 @@ fn wrong_checkers(
         wrong.extend(faults.unwrap_or_default());
     }
     // A field is no fault of its checker if it could not be read.
-    wrong.retain(|fault| !text.as_ref().is_some_and(|t| t.explains(&fault.path)));
-    ConfigError::from_faults(wrong)
-}
-
-/// What was read, as far as it could be.
-fn message(bytes: &[u8], document: &Option<Document>) -> Option<Message> {
-    match document {
-        Some(document) => Some(document.read::<Message>().message),
-        None => Message::decode(bytes).ok(),
+    wrong.retain(|fault| !read.is_some_and(|read| explains(read, fault)));
+    match ConfigError::from_faults(wrong) {
+        Some(more) => error.and(more),
+        None => error,
     }
 }

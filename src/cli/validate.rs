@@ -1,22 +1,112 @@
 //! `xds-health validate`.
 
-use std::io::Write;
-use std::sync::Arc;
+use serde::Serialize;
 
-use super::load::{self, Loaded};
-use super::{ConfigArgs, complain, say};
+use super::console::Console;
+use super::load::{self, Source};
+use super::{BAD_CONFIG, FindingFormat, ValidateArgs};
+use crate::config::ConfigError;
 use crate::registry::Registry;
+use crate::validate::Fault;
 
-pub(super) fn validate(args: &ConfigArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
-    let name = load::name(&args.config);
-    match load::load(&args.config, &Registry::default(), &Arc::default()) {
-        Ok(Loaded { warnings, .. }) => {
-            for line in warnings.to_string().lines() {
-                say(err, format_args!("{name}: warning: {line}\n"));
+mod finding;
+mod traps;
+
+use finding::{Finding, Severity};
+
+pub(super) fn validate(args: &ValidateArgs, console: &mut Console<'_>) -> u8 {
+    let name = load::name(&args.config.config);
+    let findings = match Source::read(&args.config.config) {
+        Ok(source) => findings(&source, args),
+        Err(error) => faults(&error, None),
+    };
+    let worst = findings.iter().map(|finding| finding.severity).min();
+    let ok = match worst {
+        Some(Severity::Error) => false,
+        Some(Severity::Warning) => !args.strict,
+        None => true,
+    };
+    tell(&name, ok, &findings, args, console);
+    if ok { 0 } else { BAD_CONFIG }
+}
+
+/// All that is wrong with a file, or else all that may not be meant.
+fn findings(source: &Source, args: &ValidateArgs) -> Vec<Finding> {
+    let loaded = match source.load(&Registry::default(), &Default::default()) {
+        Ok(loaded) => loaded,
+        Err(error) => return faults(&error, source.text()),
+    };
+    let mut warnings: Vec<_> = loaded
+        .warnings
+        .located()
+        .map(|(warning, place)| (warning.clone(), place))
+        .collect();
+    let place = |trap: &Fault| loaded.document.as_ref()?.locate(&trap.path);
+    let traps = traps::traps(&loaded, args.traffic);
+    warnings.extend(traps.into_iter().map(|trap| {
+        let place = place(&trap);
+        (trap, place)
+    }));
+    warnings.sort_by_key(|(_, place)| *place);
+    let warning =
+        |(fault, place): &(Fault, _)| Finding::new(Severity::Warning, fault, *place, source.text());
+    warnings.iter().map(warning).collect()
+}
+
+fn faults(error: &ConfigError, text: Option<&str>) -> Vec<Finding> {
+    let finding = |(fault, place)| Finding::new(Severity::Error, fault, place, text);
+    error.located().map(finding).collect()
+}
+
+/// What `--format json` gives.
+#[derive(Serialize)]
+struct Answer<'a> {
+    file: &'a str,
+    ok: bool,
+    findings: &'a [Finding],
+}
+
+fn tell(
+    name: &str,
+    ok: bool,
+    findings: &[Finding],
+    args: &ValidateArgs,
+    console: &mut Console<'_>,
+) {
+    match args.format {
+        FindingFormat::Text => {
+            for finding in findings {
+                let text = finding.text(name, console.err.paint());
+                console.err.say(format_args!("{text}"));
             }
-            say(out, format_args!("configuration '{name}' OK\n"));
-            0
         }
-        Err(error) => complain(err, &name, &error),
+        FindingFormat::Json => {
+            let answer = Answer {
+                file: name,
+                ok,
+                findings,
+            };
+            // Text and numbers always have a form in JSON.
+            let answer = serde_json::to_string(&answer).unwrap_or_default();
+            console.out.say(format_args!("{answer}\n"));
+            return;
+        }
+        FindingFormat::Github => {
+            let commands = findings.iter().map(|finding| finding.github(name));
+            let commands: String = commands.collect();
+            console.out.say(format_args!("{commands}"));
+        }
+    }
+    let warns = findings.iter().all(|f| f.severity == Severity::Warning);
+    if ok {
+        console.out.say(format_args!("configuration '{name}' OK\n"));
+    } else if warns {
+        console.err.say(format_args!(
+            "{name}: refused by --strict: {} to warn of\n",
+            match findings.len() {
+                1 => "1 thing".to_owned(),
+                several => format!("{several} things"),
+            }
+        ));
     }
 }

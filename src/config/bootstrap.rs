@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::Report;
-use super::text::Document;
+use super::text::{Document, Read};
 use super::{
     BindConfig, ClusterConfig, ConfigError, Discovery, DnsResolverConfig, IntervalLimits, Warnings,
     address, limits, wire,
@@ -120,6 +120,19 @@ impl Bootstrap {
         warnings: &mut Warnings,
     ) -> Result<Self, ConfigError> {
         wire::convert_document(document, warnings, Self::read)
+    }
+
+    /// As [`Bootstrap::from_document`], of what was read of `document` already.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn from_read(
+        read: &Read<Message>,
+        document: &Document,
+        warnings: &mut Warnings,
+    ) -> Result<Self, ConfigError> {
+        wire::convert_read(read, document, warnings, Self::read)
     }
 
     /// Checks a YAML text.

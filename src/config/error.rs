@@ -252,10 +252,10 @@ impl Report {
 
     /// Adds what reading `document` found. A fault of the conversion is left out where one of the text
     /// explains it, as when a required field is missing because it could not be read.
-    pub(crate) fn add_text<M>(&mut self, read: Read<M>) {
-        self.faults.retain(|fault| !explains(&read, fault));
-        self.faults.splice(0..0, read.faults);
-        self.warnings.splice(0..0, read.warnings);
+    pub(crate) fn add_text<M>(&mut self, read: &Read<M>) {
+        self.faults.retain(|fault| !explains(read, fault));
+        self.faults.splice(0..0, read.faults.iter().cloned());
+        self.warnings.splice(0..0, read.warnings.iter().cloned());
     }
 
     /// What came of the conversion of a message, and whether it may be used.
@@ -285,7 +285,7 @@ impl Report {
 
 /// Whether `fault` only follows from what could not be read. A oneof without a member is told under the
 /// oneof's name, beside its members, so it follows from a fault in one of these.
-fn explains<M>(read: &Read<M>, fault: &Fault) -> bool {
+pub(crate) fn explains<M>(read: &Read<M>, fault: &Fault) -> bool {
     if read.explains(&fault.path) {
         return true;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ConfigError;
 use super::error::{Report, Warnings};
-use super::text::Document;
+use super::text::{Document, Read};
 use crate::validate::{FieldPath, Validate};
 
 /// The shortest time that anything is made to take.
@@ -33,7 +33,16 @@ pub(super) fn convert_document<M, T>(
 where
     M: prost::Message + prost::Name + Validate + Default,
 {
-    let text = document.read::<M>();
+    convert_read(&document.read::<M>(), document, warnings, read)
+}
+
+/// As [`convert_document`], of what was read of the document already.
+pub(super) fn convert_read<M: Validate, T>(
+    text: &Read<M>,
+    document: &Document,
+    warnings: &mut Warnings,
+    read: impl FnOnce(&M, &FieldPath<'_>, &mut Report) -> Option<T>,
+) -> Result<T, ConfigError> {
     let mut report = Report::default();
     report.rules(&text.message);
     let value = read(&text.message, &FieldPath::ROOT, &mut report);

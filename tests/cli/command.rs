@@ -13,10 +13,12 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Standard error, whose lines each begin with `prefix`, without it.
+    /// Standard error, whose lines each begin with `prefix`, without it, and without the lines of the file
+    /// that are shown below them.
     pub fn complaints(&self, prefix: &str) -> Vec<&str> {
         let without = |line| str::strip_prefix(line, prefix).expect(line);
-        self.err.lines().map(without).collect()
+        let told = self.err.lines().filter(|line| !line.starts_with(' '));
+        told.map(without).collect()
     }
 }
 

@@ -192,7 +192,10 @@ fn help_and_version_are_answers() {
         assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{args:?}");
         assert!(ran.out.contains("Usage: xds-health"), "{}", ran.out);
     }
-    let ran = ran(directory.path(), &["--version"], "");
     let version = concat!("xds-health ", env!("CARGO_PKG_VERSION"), "\n");
-    assert_eq!((ran.code, &*ran.out), (Some(0), version));
+    let short = ran(directory.path(), &["-V"], "");
+    assert_eq!((short.code, &*short.out), (Some(0), version));
+    let long = ran(directory.path(), &["--version"], "");
+    let features = "features: admin cli dns hds xds\n";
+    assert_eq!(long.out, format!("{version}{features}"));
 }

@@ -31,6 +31,10 @@ impl Scrape {
                 name.clone_into(&mut family);
                 continue;
             }
+            if let Some(of) = line.strip_prefix("# HELP ") {
+                assert!(of.contains(' '), "a name and its help: {line}");
+                continue;
+            }
             assert!(!line.starts_with('#') && !line.is_empty(), "{line}");
             let (name, labels, value) = series(line);
             let of = match scrape.types.get(&family).map(String::as_str) {

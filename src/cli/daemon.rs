@@ -1,0 +1,169 @@
+//! A bootstrap at work: engine, feeds and admin port, from start to end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::clock;
+use super::load::Loaded;
+use crate::admin::{self, Admin, Control};
+use crate::dns;
+use crate::engine::{Engine, Options, Origin};
+use crate::registry::Change;
+use crate::stats::Stats;
+use crate::xds::Client;
+
+mod port;
+mod reload;
+
+use port::AdminPort;
+pub(super) use reload::Reloaded;
+
+/// How long answers of the admin port may still go on when the daemon stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Changes that may wait for the engine; when there are more, the control planes' streams wait. Names are
+/// looked up all the same.
+const CHANGES: usize = 64;
+
+/// A bootstrap at work. To be stopped by [`Daemon::stop`].
+pub(super) struct Daemon {
+    engine: Engine,
+    resolver: dns::Resolver,
+    admin: Option<SocketAddr>,
+    /// The admin port, which goes on while the sender is there.
+    served: Option<JoinHandle<()>>,
+    stop: watch::Sender<()>,
+    /// What is in force.
+    force: reload::Force,
+}
+
+impl Daemon {
+    /// Begins to check. Must be called within a tokio runtime; the checks have threads of their own. The admin
+    /// port can do what `control` can.
+    ///
+    /// # Errors
+    ///
+    /// What this machine does not give: threads, or the admin port's address.
+    pub(super) async fn start(
+        loaded: Loaded,
+        options: Options,
+        stats: Arc<Stats>,
+        control: Option<Arc<dyn Control>>,
+    ) -> io::Result<Self> {
+        let shards = options.shards;
+        let engine = Engine::start_threads(options, stats).map_err(|error| {
+            let what = format!("cannot start {shards} shards: {error}");
+            io::Error::new(error.kind(), what)
+        })?;
+        let Loaded {
+            bootstrap,
+            message,
+            clusters,
+            client,
+            hds,
+            ..
+        } = loaded;
+        let force = reload::Force::new(&bootstrap, message, clock::time());
+        let listener = match bootstrap.admin.and_then(|admin| admin.address) {
+            Some(address) => Some(AdminPort::bind(&address).await?),
+            None => None,
+        };
+        let ended = io::Error::other;
+        engine.set_limits(bootstrap.limits).await.map_err(ended)?;
+        let (changes, from_dns) = mpsc::channel(CHANGES);
+        let resolver = dns::Resolver::start(Arc::clone(engine.stats()), changes);
+        for cluster in clusters {
+            let config = Arc::clone(&cluster.config);
+            let set = engine.set_cluster(cluster, Origin::Static).await;
+            set.map_err(ended)?;
+            resolver.set_cluster(&config).await;
+        }
+        let dump = client.dump();
+        tokio::spawn(follow(client, resolver.clone(), from_dns, engine.clone()));
+        let hds_dump = hds.as_ref().map(crate::hds::Client::dump);
+        if let Some(hds) = hds {
+            tokio::spawn(hds.run(engine.clone()));
+        }
+        let admin = listener.as_ref().and_then(AdminPort::address);
+        let (stop, mut stopping) = watch::channel(());
+        let served = listener.map(|listener| {
+            let mut admin = Admin::new(engine.clone())
+                .with_node(bootstrap.node)
+                .with_bootstraps(force.shown())
+                .with_dump(dump);
+            if let Some(dump) = hds_dump {
+                admin = admin.with_hds_dump(dump);
+            }
+            if let Some(control) = control {
+                admin = admin.with_control(control);
+            }
+            if listener.is_loopback() {
+                admin = admin.with_own_names_only();
+            }
+            tokio::spawn(listener.serve(admin::router(admin), async move {
+                // The sender goes when the daemon stops.
+                while stopping.changed().await.is_ok() {}
+            }))
+        });
+        Ok(Self {
+            engine,
+            resolver,
+            admin,
+            served,
+            stop,
+            force,
+        })
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Where the admin port is, if it is one of TCP.
+    pub(super) fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Ends all of it.
+    pub(super) async fn stop(self) -> io::Result<()> {
+        drop(self.stop);
+        let answered = async {
+            match self.served {
+                Some(served) => served.await.map_err(io::Error::other),
+                None => Ok(()),
+            }
+        };
+        // Event logs have their last lines when the engine has ended.
+        let (answered, ()) = tokio::join!(answered, self.engine.stop());
+        answered
+    }
+}
+
+/// Does what control planes and name servers tell.
+async fn follow(
+    client: Client,
+    resolver: dns::Resolver,
+    mut from_dns: mpsc::Receiver<Change>,
+    engine: Engine,
+) {
+    let (changes, mut told) = mpsc::channel(CHANGES);
+    tokio::spawn(client.run(changes));
+    loop {
+        let done = tokio::select! {
+            Some(change) = told.recv() => {
+                let done = engine.apply(change.clone()).await;
+                resolver.apply(&change).await;
+                done
+            }
+            Some(change) = from_dns.recv() => engine.apply(change).await,
+            else => return,
+        };
+        if done.is_err() {
+            return;
+        }
+    }
+}
