@@ -15,6 +15,8 @@ mod clock;
 mod console;
 mod control;
 mod daemon;
+mod demo;
+mod live;
 mod load;
 mod log;
 mod notify;
@@ -55,7 +57,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, mut console: Console<'_>) 
 
 fn command(command: Command, console: &mut Console<'_>) -> u8 {
     match command {
-        Command::Demo(_) => 0,
+        Command::Demo(args) => demo::demo(&args, console),
         Command::Run(args) => run::run(&args, console),
         Command::Check(args) => check::check(&args, console),
         Command::Validate(args) => validate::validate(&args, console),

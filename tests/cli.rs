@@ -21,6 +21,8 @@ mod command;
 mod config;
 #[path = "cli/daemon.rs"]
 mod daemon;
+#[path = "cli/demo.rs"]
+mod demo;
 #[path = "cli/end.rs"]
 mod end;
 #[path = "cli/events.rs"]
@@ -35,6 +37,8 @@ mod output;
 mod prometheus;
 #[path = "cli/refused.rs"]
 mod refused;
+#[path = "cli/reload.rs"]
+mod reload;
 #[path = "cli/settings.rs"]
 mod settings;
 #[path = "cli/snapshot.rs"]

@@ -131,11 +131,6 @@ pub(super) enum Style {
 }
 
 impl Paint {
-    /// Whether text is in colour.
-    pub(super) fn is_on(self) -> bool {
-        self.0
-    }
-
     /// `text` in its colour.
     pub(super) fn apply(self, style: Style, text: &str) -> String {
         let code = match style {

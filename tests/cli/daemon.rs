@@ -38,12 +38,18 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(config: &str, args: &[&str]) -> Self {
+        Self::start_with(config, args, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub fn start_with(config: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         std::fs::write(path("bootstrap.yaml"), config).unwrap();
         let child = binary()
             .args(["run", "-c", "bootstrap.yaml"])
             .args(args)
+            .envs(env.iter().copied())
             .current_dir(directory.path())
             .stdin(std::process::Stdio::null())
             .stdout(File::create(path("out")).unwrap())

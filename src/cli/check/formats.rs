@@ -123,7 +123,7 @@ pub(super) fn json(report: &Report) -> String {
         });
         json!({
             "host": row.host.address.to_string(),
-            "hostname": row.host.hostname.as_deref(),
+            "hostname": row.host.hostname().map(|name| &**name),
             "check": &*row.check,
             "verdict": row.verdict().name(),
             "attempts": row.attempts.len(),
@@ -179,10 +179,14 @@ pub(super) fn prometheus(report: &Report) -> String {
             }
         }
     };
-    metric("passed", "1 if all attempts passed, else 0.", &|row| {
-        let passed = row.verdict() == Verdict::Passed;
-        vec![("", u8::from(passed).to_string())]
-    });
+    metric(
+        "passed",
+        "1 if all attempts passed; 0 if one did not.",
+        &|row| {
+            let passed = row.verdict() == Verdict::Passed;
+            vec![("", u8::from(passed).to_string())]
+        },
+    );
     metric("attempts", "Attempts made.", &|row| {
         vec![("", row.attempts.len().to_string())]
     });

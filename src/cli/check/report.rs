@@ -99,7 +99,7 @@ impl Row {
     /// What stands for the host: its name, if it has one, and its address.
     pub(super) fn label(&self) -> String {
         let address = &self.host.address;
-        let label = match &self.host.hostname {
+        let label = match self.host.hostname() {
             Some(name) => format!("{name} ({address})"),
             None => address.to_string(),
         };

@@ -52,7 +52,9 @@ impl Force {
         let mut fixed = bootstrap.clone();
         fixed.clusters = Vec::new();
         Self {
-            clusters: clusters.map(|c| (Arc::clone(&c.name), Arc::clone(c))).collect(),
+            clusters: clusters
+                .map(|c| (Arc::clone(&c.name), Arc::clone(c)))
+                .collect(),
             fixed,
             shown: watch::Sender::new(Arc::new((message, read))),
         }
@@ -86,7 +88,9 @@ impl Force {
             ("hds_config", old.hds_config != new.hds_config),
         ];
         let differ = fields.into_iter().filter(|(_, differs)| *differs);
-        let mut ignored: Vec<_> = differ.map(|(name, _)| (name.to_owned(), AT_START)).collect();
+        let mut ignored: Vec<_> = differ
+            .map(|(name, _)| (name.to_owned(), AT_START))
+            .collect();
         let planes = old.control_planes.keys().chain(new.control_planes.keys());
         let planes: std::collections::BTreeSet<_> = planes.collect();
         for name in planes {
@@ -133,7 +137,9 @@ impl Daemon {
                 continue;
             }
             if let Some(why) = self.cannot(before.as_deref(), &update) {
-                reloaded.ignored.push((format!("{CLUSTERS}: {name:?}"), why));
+                reloaded
+                    .ignored
+                    .push((format!("{CLUSTERS}: {name:?}"), why));
                 continue;
             }
             match before {
