@@ -147,14 +147,12 @@ impl AttemptIo {
         self.0.has_seen.store(true, Relaxed);
     }
 
-    /// Whether the attempt has been sent.
-    pub fn was_sent(&self) -> bool {
-        self.notes().sent
-    }
-
     /// What the attempt said that it [saw](AttemptIo::saw), if it did.
     pub fn seen(&self) -> Option<Reason> {
-        self.notes().saw.clone()
+        match self.0.has_seen.load(Relaxed) {
+            true => lock(&self.0.saw).clone(),
+            false => None,
+        }
     }
 
     /// This process is short of something that the attempt needs. It is polled again when there may be

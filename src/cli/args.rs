@@ -54,7 +54,7 @@ pub(super) enum Command {
     /// Check the endpoints of a bootstrap file until told to stop
     Run(RunArgs),
     /// Try a check by hand: what a checker would see, and why
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Tell whether a bootstrap file can be run, all that is wrong with it, and what may not be meant
     Validate(ValidateArgs),
     /// List the payloads known for common UDP services, or show those of one

@@ -96,9 +96,10 @@ async fn checked(args: &CheckArgs, console: &mut Console<'_>) -> Result<Report, 
         _ => of_hosts(args)?,
     };
     if let Some(source) = args.source {
-        let mut bind = BindConfig::default();
-        bind.source = Some(SocketAddr::new(source, 0));
-        plan.bind = Some(Arc::new(bind));
+        plan.bind = Some(Arc::new(BindConfig {
+            source: Some(SocketAddr::new(source, 0)),
+            ..BindConfig::default()
+        }));
     }
     let mut seen = HashSet::new();
     plan.hosts

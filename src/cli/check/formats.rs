@@ -50,8 +50,8 @@ pub(super) fn table(report: &Report, paint: Paint) -> String {
     for row in &report.rows {
         text.push_str(&difference(row, paint));
     }
-    let (sent, matched) = (report.total(|r| sent(r)), report.total(Row::passed));
-    let others = report.total(|r| others(r));
+    let (sent, matched) = (report.total(sent), report.total(Row::passed));
+    let others = report.total(others);
     let _ = writeln!(
         text,
         "\n{}, {} and {}",

@@ -83,7 +83,7 @@ pub(super) async fn table(
             view.host.address.to_string().into(),
             Cell::new(style(verdict), verdict.name()),
             span(since).into(),
-            trip.map_or("-".to_owned(), millis).into(),
+            trip.map_or_else(|| "-".to_owned(), millis).into(),
             reason.unwrap_or_default().into(),
         ]);
     }
