@@ -148,7 +148,7 @@ fn a_file_that_is_not_there_is_a_fault_of_the_configuration() {
 #[test]
 fn warnings_stand_beside_the_answer_on_standard_error() {
     let hosts = [([127, 0, 0, 1], 1).into()];
-    let fields = OFTEN.replace("timeout: 20s", "timeout: .01s");
+    let fields = OFTEN.replace("timeout: 20s", "timeout: 0.01s");
     let checks = [check(&format!("{fields}, event_log_path: events"))];
     let text = bootstrap("", &hosts, &checks, "");
     let ran = validate(&[("b.yaml", &text)], &["-c", "b.yaml"], "");
@@ -157,7 +157,7 @@ fn warnings_stand_beside_the_answer_on_standard_error() {
     assert_eq!(
         ran.complaints("b.yaml: warning: "),
         [
-            "line 11, column 129: static_resources.clusters[0].health_checks[0].event_log_path: is deprecated"
+            "line 11, column 131: static_resources.clusters[0].health_checks[0].event_log_path: is deprecated"
         ]
     );
 }
