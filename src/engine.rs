@@ -22,6 +22,7 @@ use crate::stats::Stats;
 
 mod capacity;
 mod clock;
+mod eligible;
 mod entry;
 mod handle;
 mod journal;
@@ -33,6 +34,7 @@ mod shard;
 mod told;
 
 pub use capacity::raise_descriptor_limit;
+pub use eligible::{EligibleChange, EligibleChanges};
 pub use entry::Origin;
 pub use journal::{PastAttempt, PastOutcome};
 pub use options::{Options, Traffic};

@@ -42,6 +42,6 @@ pub trait EventSinkFactory: Send + Sync {
 
 /// Takes events.
 pub trait EventSink: fmt::Debug + Send + Sync {
-    /// Takes one event, without blocking.
+    /// Takes one event, without blocking. If it panics, the event is lost to it and nothing else.
     fn record(&self, event: &HealthCheckEvent);
 }

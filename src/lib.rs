@@ -84,6 +84,8 @@ pub mod feed;
 #[cfg(feature = "hds")]
 pub mod hds;
 pub mod host;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod proto;
 pub mod registry;
 pub mod schedule;
@@ -91,6 +93,8 @@ pub mod session;
 pub mod snapshot;
 mod sockopt;
 pub mod stats;
+#[cfg(feature = "tower")]
+pub mod tower;
 pub mod validate;
 #[cfg(feature = "xds")]
 pub mod xds;

@@ -115,7 +115,8 @@ impl Registry {
     ///
     /// All that is wrong, with paths relative to the cluster: type URLs that nothing is known for, which are
     /// told with those that are, and what the factories refuse.
-    pub fn build(&self, config: Arc<ClusterConfig>) -> Result<Update, ConfigError> {
+    pub fn build(&self, config: impl Into<Arc<ClusterConfig>>) -> Result<Update, ConfigError> {
+        let config = config.into();
         let mut errors = Errors::default();
         let (mut checkers, mut sinks) = (Vec::new(), Vec::new());
         for (index, check) in config.health_checks.iter().enumerate() {

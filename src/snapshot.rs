@@ -132,18 +132,41 @@ impl HostList {
             .flatten()
     }
 
+    /// What differs from an earlier list of the same shard, slot by slot: the host that was there and the one that
+    /// is. Costs a look at what changed, not at all there is.
+    pub fn differences<'a>(
+        &'a self,
+        before: &'a Self,
+    ) -> impl Iterator<Item = (Option<&'a HostView>, Option<&'a HostView>)> {
+        let leaves = self.slots.max(before.slots).div_ceil(WIDTH);
+        let changed = (0..leaves).filter(|leaf| match (self.leaf(*leaf), before.leaf(*leaf)) {
+            (Some(is), Some(was)) => !Arc::ptr_eq(is, was),
+            (is, was) => is.is_some() || was.is_some(),
+        });
+        let slots = changed.flat_map(|leaf| leaf * WIDTH..(leaf + 1) * WIDTH);
+        let pairs = slots.map(|slot| (before.get(slot), self.get(slot)));
+        pairs.filter(|(was, is)| was != is)
+    }
+
+    fn leaf(&self, number: usize) -> Option<&Arc<Leaf>> {
+        self.branches.get(number / WIDTH)?.get(number % WIDTH)
+    }
+
     /// The hosts at an address; more than one only in static clusters that list it more than once. A look-up
     /// takes no lock and allocates nothing.
     pub fn at<'a>(&'a self, address: &'a Address) -> impl Iterator<Item = &'a HostView> {
         self.slots_at(address).map(|(_, view)| view)
     }
 
-    /// The hosts at an IP address and port: see [`HostList::at`].
-    pub fn at_socket(&self, address: SocketAddr) -> impl Iterator<Item = &HostView> {
+    /// The host at an IP address and port; one of them if there are several.
+    pub fn at_socket(&self, address: SocketAddr) -> Option<&HostView> {
         let address = Address::Ip(address);
-        let slots = self.by_address.find(address.hash64());
-        let views = slots.filter_map(|slot| self.get(slot as usize));
-        views.filter(move |view| view.host.address == address)
+        let mut found = None;
+        self.by_address.first(address.hash64(), |slot| {
+            found = self.get(slot as usize);
+            found.is_some_and(|view| view.host.address == address)
+        })?;
+        found
     }
 
     /// The hosts of this name, [`Host::hostname`], whose address has this port. A look-up takes no lock and
@@ -401,8 +424,10 @@ mod tests {
             }
             list.push(view);
         }
-        let at = |list: &HostList, port: u16| list.at_socket(address(port)).count();
+        let at = |list: &HostList, port: u16| list.at(&Address::Ip(address(port))).count();
         assert_eq!((at(&list, 0), at(&list, 2999), at(&list, 3000)), (1, 1, 0));
+        assert!(list.at_socket(address(7)) == list.get(7) && list.get(7).is_some());
+        assert_eq!(list.at_socket(address(3000)), None);
         let found = list.named("a.example", 3).next().unwrap();
         assert_eq!(found.host.address, Address::Ip(address(3)));
         assert_eq!(list.named("a.example", 4).count(), 0);

@@ -9,11 +9,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 mod cluster;
+mod export;
 mod hds;
 mod sample;
 mod updates;
 
 pub use cluster::{CheckStats, ClusterStats, Membership};
+pub use export::Metrics;
 pub use hds::HdsStats;
 pub use sample::{HistogramView, Sample, Value};
 pub use updates::{ControlPlaneStats, Text, UpdateStats};

@@ -47,6 +47,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "feed", "registry",
         ],
     ),
+    ("metrics", &["stats"]),
+    ("tower", &["host", "engine"]),
     ("dns", &["host", "stats", "config", "schedule", "registry"]),
     (
         "xds",

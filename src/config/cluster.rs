@@ -55,7 +55,8 @@ impl Default for Thresholds {
 pub enum Discovery {
     /// `STATIC`: the hosts of `load_assignment`. The same address twice is two hosts.
     Static(Vec<Arc<Host>>),
-    /// Hosts are told while running, each address once.
+    /// Hosts are told while running, each address once: by an embedder, with
+    /// [`Cluster::reset`](crate::engine::Cluster::reset) and its like.
     Dynamic,
     /// `EDS`: hosts come from the endpoint discovery service.
     Eds(EdsConfig),
@@ -186,6 +187,32 @@ impl ClusterConfig {
         warnings: &mut Warnings,
     ) -> Result<Self, ConfigError> {
         wire::convert_document(document, warnings, Self::read)
+    }
+
+    /// Checks a YAML text that tells a cluster.
+    ///
+    /// ```
+    /// use xds_health::config::{ClusterConfig, Warnings};
+    ///
+    /// let text = "{name: games, health_checks: [{timeout: 1s}]}";
+    /// let error = ClusterConfig::from_yaml(text, &mut Warnings::default()).unwrap_err();
+    /// assert!(error.to_string().contains("health_checks[0].interval: value is required"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`ClusterConfig::from_message`]; also what cannot be read.
+    pub fn from_yaml(text: &str, warnings: &mut Warnings) -> Result<Self, ConfigError> {
+        Self::from_document(&Document::from_yaml(text)?, warnings)
+    }
+
+    /// Checks a JSON text that tells a cluster.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ClusterConfig::from_message`]; also what cannot be read.
+    pub fn from_json(text: &str, warnings: &mut Warnings) -> Result<Self, ConfigError> {
+        Self::from_document(&Document::from_json(text)?, warnings)
     }
 
     /// The hosts of this cluster by `assignment`, which the endpoint discovery service gave.

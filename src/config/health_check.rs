@@ -8,10 +8,12 @@ use prost_types::Any;
 
 use super::error::Report;
 use super::text::Document;
-use super::{ConfigError, Warnings, wire};
+use super::{ConfigError, Payload, PayloadError, Warnings, wire};
 use crate::proto::envoy::config::core::v3::HealthCheck as HealthCheckMessage;
 use crate::proto::envoy::config::core::v3::health_check::custom_health_check::ConfigType;
 use crate::proto::envoy::config::core::v3::health_check::{CustomHealthCheck, HealthChecker};
+use crate::proto::envoy::config::core::v3::health_check::{Payload as PayloadMessage, payload};
+use crate::proto::envoy::extensions::health_checkers::udp::v3::UdpHealthCheck;
 use crate::proto::type_url;
 use crate::validate::FieldPath;
 
@@ -60,6 +62,39 @@ pub enum CheckerConfig {
         /// The type URL and serialized message.
         config: TypedConfig,
     },
+}
+
+impl CheckerConfig {
+    /// The UDP checker: an attempt sends the datagram `send`, and passes when one that equals `receive` comes back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use xds_health::config::{CheckerConfig, HealthCheck};
+    ///
+    /// # fn main() -> Result<(), xds_health::config::PayloadError> {
+    /// let checker = CheckerConfig::udp(b"ping", b"pong")?;
+    /// let second = Duration::from_secs(1);
+    /// let mut check = HealthCheck::new(checker, second, 5 * second, 3, 2);
+    /// check.unhealthy_interval = second;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When one of them is longer than 65,507 bytes, which no datagram holds.
+    pub fn udp(send: &[u8], receive: &[u8]) -> Result<Self, PayloadError> {
+        let payload = |bytes: &[u8]| {
+            Payload::new(bytes)?;
+            let payload = payload::Payload::Binary(bytes.to_vec());
+            let payload = Some(payload);
+            Ok::<_, PayloadError>(PayloadMessage { payload })
+        };
+        Ok(Self::Custom(TypedConfig::of(&UdpHealthCheck {
+            send: Some(payload(send)?),
+            receive: Some(payload(receive)?),
+        })))
+    }
 }
 
 /// How one health check of a cluster is run.

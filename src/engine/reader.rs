@@ -20,7 +20,7 @@ impl Cluster {
         let parts = &self.entry.parts;
         let part = parts.get(Share::of(&Address::Ip(address), parts.len()))?;
         let part = part.load();
-        let view = part.hosts.at_socket(address).next()?;
+        let view = part.hosts.at_socket(address)?;
         Some(view.verdict())
     }
 
@@ -54,12 +54,7 @@ impl Reader {
     /// The host at this address; the first of them in a static cluster that lists it more than once.
     pub fn at(&mut self, address: SocketAddr) -> Option<&HostView> {
         let index = Share::of(&Address::Ip(address), self.0.len());
-        self.0
-            .get_mut(index)?
-            .load()
-            .hosts
-            .at_socket(address)
-            .next()
+        self.0.get_mut(index)?.load().hosts.at_socket(address)
     }
 
     /// The hosts of this name, [`Host::hostname`](crate::host::Host::hostname), with this port: one for each
@@ -86,7 +81,7 @@ impl Snapshot {
     pub fn at(&self, address: SocketAddr) -> Option<&HostView> {
         let parts = self.parts();
         let part = parts.get(Share::of(&Address::Ip(address), parts.len()))?;
-        part.hosts.at_socket(address).next()
+        part.hosts.at_socket(address)
     }
 
     /// The hosts of this name, [`Host::hostname`](crate::host::Host::hostname), with this port: one for each

@@ -346,7 +346,7 @@ fn slot_of(id: AttemptId) -> usize {
     (id.0 & ((1 << SLOT_BITS) - 1)) as usize
 }
 
-/// Calls what a checker gave, and survives its panic.
+/// Calls what a checker or a sink gave, and survives its panic.
 pub(super) fn guard<T>(f: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(value) => Some(value),
@@ -363,7 +363,7 @@ fn report(panic: &(dyn Any + Send)) {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("of unknown kind");
-    tracing::error!(message, "checker panicked");
+    tracing::error!(message, "checker or event sink panicked");
 }
 
 #[cfg(test)]

@@ -500,7 +500,7 @@ impl Shard {
                     let event = notice.at(checker.health_checker_type(), clock::wall());
                     trace(&event);
                     for sink in runtime.sinks.get(check).into_iter().flatten() {
-                        sink.record(&event);
+                        running::guard(|| sink.record(&event));
                     }
                     let here = runtime.live.events.followed();
                     if here || self.events.followed() {

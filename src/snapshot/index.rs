@@ -28,6 +28,12 @@ impl Index {
             .copied()
     }
 
+    /// The first slot under a hash that is the one looked for.
+    pub(super) fn first(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+        let leaf = self.leaves.get(place(hash, self.leaves.len()))?;
+        leaf.find(hash, |slot| is(*slot)).copied()
+    }
+
     pub(super) fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         if self.len >= self.leaves.len() * EACH {
             // Each slot is moved a few times at most, however many come one by one.
