@@ -16,7 +16,7 @@ use super::clock;
 use super::entry::{Entry, Live};
 use super::journal::{Ending, Journal, PastAttempt};
 use super::reactor::Reactor;
-use super::running::{Attempts, Polled, Report, Run};
+use super::running::{self, Attempts, Polled, Report, Run};
 use super::told::Explanation;
 use crate::checker::{Checker, HostChecker, Target};
 use crate::cluster::{Action, ClusterId, Clusters, Reset, SessionId, Share, Update};
