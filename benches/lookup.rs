@@ -2,7 +2,10 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     reason = "a bench prints and ends at the first surprise"
 )]
 
@@ -158,7 +161,7 @@ fn each(rounds: u32, hosts: u32, mut look: impl FnMut(SocketAddr) -> bool) -> f6
     let (mut n, mut found) = (0_u32, 0_u64);
     for _ in 0..rounds {
         n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let which = u64::from(n) * u64::from(hosts) >> 32;
+        let which = (u64::from(n) * u64::from(hosts)) >> 32;
         let which = u32::try_from(which).unwrap_or_default();
         found += u64::from(look(address(which)));
     }
