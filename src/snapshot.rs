@@ -132,26 +132,6 @@ impl HostList {
             .flatten()
     }
 
-    /// What differs from an earlier list of the same shard, slot by slot: the host that was there and the one that
-    /// is. Costs a look at what changed, not at all there is.
-    pub fn differences<'a>(
-        &'a self,
-        before: &'a Self,
-    ) -> impl Iterator<Item = (Option<&'a HostView>, Option<&'a HostView>)> {
-        let leaves = self.slots.max(before.slots).div_ceil(WIDTH);
-        let changed = (0..leaves).filter(|leaf| match (self.leaf(*leaf), before.leaf(*leaf)) {
-            (Some(is), Some(was)) => !Arc::ptr_eq(is, was),
-            (is, was) => is.is_some() || was.is_some(),
-        });
-        let slots = changed.flat_map(|leaf| leaf * WIDTH..(leaf + 1) * WIDTH);
-        let pairs = slots.map(|slot| (before.get(slot), self.get(slot)));
-        pairs.filter(|(was, is)| was != is)
-    }
-
-    fn leaf(&self, number: usize) -> Option<&Arc<Leaf>> {
-        self.branches.get(number / WIDTH)?.get(number % WIDTH)
-    }
-
     /// The hosts at an address; more than one only in static clusters that list it more than once. A look-up
     /// takes no lock and allocates nothing.
     pub fn at<'a>(&'a self, address: &'a Address) -> impl Iterator<Item = &'a HostView> {

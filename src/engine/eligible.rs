@@ -73,9 +73,9 @@ fn compare(before: &Snapshot, now: &Snapshot, told: &mut VecDeque<EligibleChange
     let nothing = Default::default();
     for (index, part) in now.parts().iter().enumerate() {
         let was = before.parts().get(index).unwrap_or(&nothing);
-        for (was, is) in part.hosts.differences(&was.hosts) {
-            let was = was.filter(|view| view.eligible());
-            let is = is.filter(|view| view.eligible());
+        for slot in part.hosts.changed_slots(&was.hosts) {
+            let was = was.hosts.get(slot).filter(|view| view.eligible());
+            let is = part.hosts.get(slot).filter(|view| view.eligible());
             match (was, is) {
                 (Some(was), Some(is)) if was.host.address == is.host.address => continue,
                 _ => (),
