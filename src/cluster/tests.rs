@@ -13,7 +13,7 @@ mod config;
 mod hosts;
 mod membership;
 mod model;
-
+mod oracle;
 mod sessions;
 
 const MS: Duration = Duration::from_millis(1);
