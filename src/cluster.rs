@@ -43,6 +43,11 @@ impl SessionId {
     #[cfg(test)]
     pub(crate) const FIRST: Self = Self(NonZeroU32::MIN);
 
+    #[cfg(test)]
+    pub(crate) fn numbered(number: NonZeroU32) -> Self {
+        Self(number)
+    }
+
     fn new(index: usize) -> Option<Self> {
         let key = u32::try_from(index).ok()?;
         NonZeroU32::new(key.checked_add(1)?).map(Self)
@@ -63,6 +68,11 @@ impl SessionId {
 pub struct ClusterId(u32);
 
 impl ClusterId {
+    #[cfg(test)]
+    pub(crate) fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+
     #[cfg(test)]
     pub(crate) const FIRST: Self = Self(0);
 

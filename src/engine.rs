@@ -27,6 +27,7 @@ mod entry;
 mod handle;
 mod journal;
 mod options;
+mod queue;
 mod reactor;
 mod reader;
 mod running;
@@ -465,7 +466,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     #[cfg_attr(
         not(feature = "hds"),
         expect(dead_code, reason = "for tests of reports")
