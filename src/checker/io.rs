@@ -30,6 +30,8 @@ struct Inner {
     last_look: AtomicBool,
     /// A [`Waiting`].
     waiting: AtomicU8,
+    /// What it waits for is its own: others need not wait for it.
+    alone: AtomicBool,
     /// Whether `saw` holds something.
     has_seen: AtomicBool,
     /// Whether `spare` holds something.
@@ -102,6 +104,7 @@ impl AttemptIo {
             sent: AtomicBool::default(),
             last_look: AtomicBool::default(),
             waiting: AtomicU8::default(),
+            alone: AtomicBool::default(),
             has_seen: AtomicBool::default(),
             has_spare: AtomicBool::default(),
             saw: Mutex::default(),
@@ -164,6 +167,13 @@ impl AttemptIo {
         }
     }
 
+    /// As [`AttemptIo::wait_for`], of something that only attempts of its kind are short of, such as a local
+    /// port that they share. Other attempts go on meanwhile.
+    pub fn wait_alone_for(&self, what: Shortage) {
+        self.wait_for(what);
+        self.0.alone.store(true, Relaxed);
+    }
+
     /// The attempt's time is up: what it finds in this poll still counts, and it is not polled again.
     pub fn last_look(&self) -> bool {
         self.0.last_look.load(Relaxed)
@@ -183,9 +193,15 @@ impl AttemptIo {
         self.0.sent.store(false, Relaxed);
         self.0.last_look.store(false, Relaxed);
         self.0.waiting.store(Waiting::No.code(), Relaxed);
+        self.0.alone.store(false, Relaxed);
         if self.0.has_seen.load(Relaxed) {
             self.take_seen();
         }
+    }
+
+    /// Whether others need not wait for what it waits for.
+    pub(crate) fn waits_alone(&self) -> bool {
+        self.0.alone.load(Relaxed)
     }
 
     /// Whether it has been sent.

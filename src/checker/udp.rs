@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 use super::{Attempt, AttemptIo, Checker, CheckerFactory, HostChecker, Target};
 use crate::config::{BindConfig, ConfigError, UdpConfig};
-use crate::event::{HealthCheckerType, Mismatch, Outcome, Reason};
+use crate::event::{HealthCheckerType, Mismatch, Outcome, Reason, Shortage};
 use crate::host::Address;
 
 mod socket;
@@ -137,6 +137,10 @@ impl Future for UdpAttempt {
                     this.io.wait_for(what);
                     return Poll::Pending;
                 }
+                Err(Trouble::Taken) => {
+                    this.io.wait_alone_for(Shortage::Ports);
+                    return Poll::Pending;
+                }
                 Err(Trouble::Failed(reason)) => return Poll::Ready(Outcome::network(reason)),
             }
         }
@@ -227,7 +231,7 @@ impl UdpAttempt {
                 }
                 Err(error) => match socket::trouble("recv", &error) {
                     Trouble::Failed(reason) => return Poll::Ready(Outcome::network(reason)),
-                    Trouble::Short(_) | Trouble::Wait => break,
+                    Trouble::Short(_) | Trouble::Taken | Trouble::Wait => break,
                 },
             }
         }

@@ -113,14 +113,17 @@ struct Running {
     waited: bool,
 }
 
+/// Whether others need not wait for what an attempt waits for.
+pub(super) type Alone = bool;
+
 /// What came of polling an attempt.
 pub(super) enum Polled {
     /// It goes on.
     Pending,
     /// It goes on, and was sent only now, after it had to wait for room.
     SentLate(SessionId, AttemptId),
-    /// It began to wait for something that this process is short of.
-    Short(SessionId, Shortage),
+    /// It began to wait for something that this process is short of, or only attempts like it are.
+    Short(SessionId, Shortage, Alone),
     /// It ended.
     Ended(Report),
 }
@@ -247,10 +250,11 @@ impl Attempts {
         }
         attempt.waited |= !sent;
         let waiting = place.io.take_waiting();
+        let alone = place.io.waits_alone();
         let (id, session) = (attempt.id, attempt.session);
         match polled {
             Some(Poll::Pending) => match waiting {
-                Waiting::Began(what) => Polled::Short(session, what),
+                Waiting::Began(what) => Polled::Short(session, what, alone),
                 _ if late => Polled::SentLate(session, id),
                 _ => Polled::Pending,
             },

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::clock;
 use super::entry::{Entry, Live};
 use super::journal::{Ending, Journal, PastAttempt};
+use super::queue::{Queue, TOGETHER};
 use super::reactor::Reactor;
 use super::running::{self, Attempts, Polled, Report, Run};
 use super::told::Explanation;
@@ -33,8 +34,8 @@ const INPUTS: usize = 16;
 const HOSTS: usize = 2048;
 /// Attempts begun in one turn.
 const STARTS: usize = 128;
-/// Sessions fetched from memory together: few enough to be there still when the last one's turn comes.
-const FETCHED: usize = 8;
+/// Attempts that wait for what others do not need, looked at in one turn.
+const ASIDE: usize = 8;
 /// The shortest time between two views of a shard.
 const PUBLISH_EVERY: Duration = Duration::from_millis(2);
 /// A turn that takes longer, beside its waiting, means that this process was not let run.
@@ -154,11 +155,13 @@ pub(super) struct Shard {
     attempts: Attempts,
     reactor: Reactor,
     /// Sessions whose attempts are due and wait for their turn.
-    queue: VecDeque<SessionId>,
+    queue: Queue,
     /// Slots to be polled; empty but for its room between turns.
     ready: Vec<usize>,
     /// Slots of attempts that wait for room.
     waiting: VecDeque<usize>,
+    /// Attempts that wait for what others do not need.
+    aside: VecDeque<usize>,
     /// Checkers of hosts that keep connections.
     kept: HashMap<SessionId, Box<dyn HostChecker>>,
     inputs: mpsc::Receiver<Input>,
@@ -204,9 +207,10 @@ impl Shard {
             runtimes: Vec::new(),
             attempts: Attempts::new(Arc::clone(reactor.registry())),
             reactor,
-            queue: VecDeque::new(),
+            queue: Queue::default(),
             ready: Vec::new(),
             waiting: VecDeque::new(),
+            aside: VecDeque::new(),
             kept: HashMap::new(),
             inputs,
             reset: None,
@@ -371,7 +375,7 @@ impl Shard {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let room = (!self.waiting.is_empty()).then(|| clock::now() + LOOK_FOR_ROOM);
+        let room = self.anyone_waits().then(|| clock::now() + LOOK_FOR_ROOM);
         let publish = self
             .published
             .filter(|_| self.clusters.has_changed())
@@ -477,7 +481,12 @@ impl Shard {
     fn act(&mut self, now: Instant) {
         while let Some(action) = self.clusters.poll_action() {
             match action {
-                Action::Start(session) => self.queue.push_back(session),
+                Action::Start(session) => {
+                    // One that is gone by now has nothing to begin.
+                    if let Some((cluster, _)) = self.clusters.check_of(session) {
+                        self.queue.push(cluster, session);
+                    }
+                }
                 Action::Expire(_, attempt) => {
                     if let Some(report) = self.attempts.expire(attempt, clock::now) {
                         self.ended(now, report);
@@ -533,9 +542,22 @@ impl Shard {
             self.poll(slot);
             if self.attempts.waits(slot) {
                 self.waiting.push_front(slot);
-                return;
+                break;
             }
         }
+        for _ in 0..self.aside.len().min(ASIDE) {
+            let Some(slot) = self.aside.pop_front() else {
+                return;
+            };
+            self.poll(slot);
+            if self.attempts.waits(slot) {
+                self.aside.push_back(slot);
+            }
+        }
+    }
+
+    fn anyone_waits(&self) -> bool {
+        !self.waiting.is_empty() || !self.aside.is_empty()
     }
 
     fn start_attempts(&mut self) {
@@ -544,11 +566,11 @@ impl Shard {
             if !self.has_room() {
                 return;
             }
-            if begun % FETCHED == 0 {
-                let next = self.queue.iter().take(FETCHED);
-                self.clusters.fetch(next.copied());
+            if begun % TOGETHER == 0 {
+                // Few enough to be in the caches still when the last one's turn comes.
+                self.clusters.fetch(self.queue.next());
             }
-            let Some(session) = self.queue.pop_front() else {
+            let Some(session) = self.queue.pop() else {
                 return;
             };
             now = self.start(now.unwrap_or_else(clock::now), session);
@@ -607,8 +629,8 @@ impl Shard {
         }
     }
 
-    /// The schedule cannot be held. All checks are stretched alike, since attempts have their turns in the
-    /// order in which they were due.
+    /// The schedule cannot be held. The checks of a cluster are stretched alike, since attempts have their turns
+    /// in the order in which they were due; clusters have turns, so it is those with the most that are late.
     fn tell_overload(&mut self, now: Instant) {
         self.stats.engine.attempts_late.inc();
         if self.told.is_none_or(|at| now >= at + TELL_EVERY) {
@@ -628,9 +650,13 @@ impl Shard {
             Polled::SentLate(session, attempt) => {
                 self.clusters.handle_sent(clock::now(), session, attempt);
             }
-            Polled::Short(session, what) => {
+            Polled::Short(session, what, alone) => {
                 self.clusters.handle_shortage(session, what);
-                self.waiting.push_back(slot);
+                if alone {
+                    self.aside.push_back(slot);
+                } else {
+                    self.waiting.push_back(slot);
+                }
             }
             Polled::Ended(report) => {
                 let now = clock::now();

@@ -23,6 +23,8 @@ pub(super) enum Trouble {
     Wait,
     /// This process is short of something.
     Short(Shortage),
+    /// The local port that the configuration names is taken, perhaps by another attempt.
+    Taken,
     /// The attempt has failed.
     Failed(Reason),
 }
@@ -174,9 +176,13 @@ fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<Socket, Troubl
             if source.port() == 0 {
                 postpone_port(&socket).map_err(|error| trouble("setsockopt", &error))?;
             }
-            socket
-                .bind(&source.into())
-                .map_err(|error| trouble("bind", &error))?;
+            socket.bind(&source.into()).map_err(|error| {
+                match trouble("bind", &error) {
+                    // That attempts without a port of their own go on is not changed by it.
+                    Trouble::Short(Shortage::Ports) if source.port() != 0 => Trouble::Taken,
+                    trouble => trouble,
+                }
+            })?;
         }
         options(&socket, bind, *address, true)?;
     }
@@ -257,7 +263,7 @@ mod tests {
     fn short(call: &'static str, errno: Errno) -> Option<Shortage> {
         match trouble(call, &errno.into()) {
             Trouble::Short(what) => Some(what),
-            Trouble::Wait | Trouble::Failed(_) => None,
+            Trouble::Wait | Trouble::Taken | Trouble::Failed(_) => None,
         }
     }
 
@@ -277,7 +283,7 @@ mod tests {
     fn the_networks_answers_are_told_apart() {
         let failed = |errno: Errno| match trouble("recv", &errno.into()) {
             Trouble::Failed(reason) => reason.label(),
-            Trouble::Wait | Trouble::Short(_) => "none",
+            Trouble::Wait | Trouble::Taken | Trouble::Short(_) => "none",
         };
         assert_eq!(failed(Errno::CONNREFUSED), "refused");
         assert_eq!(failed(Errno::NETUNREACH), "unreachable");
