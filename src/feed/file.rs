@@ -22,6 +22,8 @@ use crate::stats::Stats;
 
 /// Lines that may wait for a file.
 const QUEUE: usize = 16_384;
+/// Files written at once at most: each takes a thread and a descriptor, and control planes may name them.
+const FILES: usize = 256;
 /// Bytes written to a file at once at most.
 const BATCH: usize = 64 * 1024;
 /// How long an ending sink waits for its last lines.
@@ -63,8 +65,12 @@ impl FileSinkFactory {
         if let Some(file) = files.get(path).and_then(Weak::upgrade) {
             return Ok(file);
         }
-        let file = Arc::new(EventFile::start(path, Arc::clone(&self.stats))?);
         files.retain(|_, file| file.strong_count() > 0);
+        if files.len() >= FILES {
+            let reason = format!("{FILES} event logs are open already, and no more are");
+            return Err(io::Error::other(reason));
+        }
+        let file = Arc::new(EventFile::start(path, Arc::clone(&self.stats))?);
         files.insert(path.to_owned(), Arc::downgrade(&file));
         Ok(file)
     }
@@ -361,6 +367,25 @@ mod tests {
         let text = String::from_utf8(taken[..len + more].to_vec()).unwrap();
         assert!(text.ends_with("x\nnext\n"));
         assert_eq!(text.matches('\n').count() as u64, 1000 - lost + 2);
+    }
+
+    #[test]
+    fn only_so_many_files_are_written_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let factory = FileSinkFactory::default();
+        let create = |at: usize| {
+            let path = dir.path().join(at.to_string());
+            factory.create(&FileSinkFactory::config(path.to_str().unwrap()))
+        };
+        let sinks: Vec<_> = (0..FILES).map(|at| create(at).unwrap()).collect();
+        let refused = create(FILES).unwrap_err().to_string();
+        assert!(
+            refused.contains("256 event logs are open already"),
+            "{refused}"
+        );
+        create(0).unwrap();
+        drop(sinks);
+        create(FILES).unwrap();
     }
 
     #[test]
