@@ -23,6 +23,8 @@ const QUEUE: usize = 2;
 const SPECIFIER: &str = "type.googleapis.com/envoy.service.health.v3.HealthCheckSpecifier";
 /// How long the engine may take until what it was told shows in snapshots.
 const SETTLE: Duration = Duration::from_millis(50);
+/// Faults of a specifier that are logged.
+const LOGGED: usize = 16;
 /// The longest wait for a report.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -143,8 +145,12 @@ impl Session<'_> {
 
     fn refused(&self, error: &ConfigError) {
         self.stats.errors.inc();
-        for fault in error.faults() {
+        for fault in error.faults().take(LOGGED) {
             tracing::warn!(path = %fault.path, reason = %fault.reason, "specifier refused in part");
+        }
+        let more = error.faults().count().saturating_sub(LOGGED);
+        if more > 0 {
+            tracing::warn!(more, "more of the specifier is wrong");
         }
     }
 

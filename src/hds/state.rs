@@ -29,6 +29,8 @@ mod tests;
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 /// Reports are not sent more often.
 pub(super) const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+/// Clusters of a specifier of which it is logged what is odd.
+const LOGGED: usize = 16;
 /// Envoy cuts intervals to milliseconds; below that nothing is left.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -149,7 +151,7 @@ impl State {
         }
         let refused = std::mem::take(&mut work.refused);
         let errors = refused.iter().map(|refused| refused.error.clone());
-        let error = errors.reduce(ConfigError::and);
+        let error = errors.chain(work.too_many.take()).reduce(ConfigError::and);
         let same = error.is_none()
             && self.whole
             && work.built.is_empty()
@@ -159,6 +161,13 @@ impl State {
         if !nothing {
             self.whole = error.is_none();
             self.apply(wall, work, interval);
+        }
+        if nothing {
+            // They are those of one specifier, never of all there ever were.
+            self.clusters.retain(|_, known| known.good.is_some());
+            self.clusters
+                .values_mut()
+                .for_each(|known| known.error = None);
         }
         for refused in refused {
             self.note(wall, refused);
@@ -172,6 +181,16 @@ impl State {
 
     fn read(&self, index: usize, message: &ClusterHealthCheck, work: &mut Work) {
         let name: Arc<str> = message.cluster_name.as_str().into();
+        if work.seen.len() >= self.limits.clusters {
+            let most = self.limits.clusters;
+            work.left_out += 1;
+            if work.left_out == 1 {
+                let reason = format!("at most {most} clusters are taken");
+                let error = ConfigError::new("", reason).at_index("cluster_health_checks", index);
+                work.too_many = Some(error);
+            }
+            return;
+        }
         if !work.seen.insert(Arc::clone(&name)) {
             tracing::warn!(
                 cluster = %name,
@@ -198,7 +217,7 @@ impl State {
             type_url: type_url::<ClusterHealthCheck>(),
             value: body,
         };
-        match self.build(&name, message, work.hosts) {
+        match self.build(&name, message, work.hosts, work.built.len() >= LOGGED) {
             Ok((update, layout)) => {
                 if good.is_none() {
                     work.order.push(Arc::clone(&name));
@@ -218,6 +237,7 @@ impl State {
         name: &str,
         message: &ClusterHealthCheck,
         hosts: usize,
+        quiet: bool,
     ) -> Result<(Update, Layout), ConfigError> {
         let named = self.limits.name(name);
         named.map_err(|error| error.at("cluster_name"))?;
@@ -228,7 +248,7 @@ impl State {
         let mut warnings = Warnings::default();
         let config = ClusterConfig::from_health_check(message, &mut warnings)
             .map_err(|error| with_checkers(error, &self.registry, message))?;
-        for warning in warnings.iter() {
+        for warning in warnings.iter().take(if quiet { 0 } else { usize::MAX }) {
             tracing::warn!(cluster = name, path = %warning.path, "{}", warning.reason);
         }
         let key: Arc<str> = format!("{KEY_PREFIX}{name}").into();
@@ -326,6 +346,9 @@ struct Work {
     /// Good ones that are new or other than before.
     built: Vec<(Update, Layout, Any)>,
     refused: Vec<Refused>,
+    /// How many clusters are beyond what is taken, and what is said of it.
+    left_out: usize,
+    too_many: Option<ConfigError>,
 }
 
 struct Refused {

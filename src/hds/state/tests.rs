@@ -299,3 +299,29 @@ fn the_report_interval_has_a_default_and_a_floor() {
     bed.expect("interval: 3s", "applied", &[]);
     bed.expect("interval: 3s", "same", &[]);
 }
+
+#[test]
+fn refused_clusters_do_not_pile_up() {
+    let mut bed = Bed::with(&all(&[good("a", &[1])]));
+    for number in 0..100 {
+        bed.take(&all(&[bad(&format!("b{number}"))]));
+    }
+    let names: Vec<_> = bed.0.records().into_iter().map(|r| r.name).collect();
+    assert_eq!(names, ["a".into(), "b99".into()]);
+}
+
+#[test]
+fn more_clusters_than_are_taken_are_refused() {
+    let limits = Limits {
+        clusters: 2,
+        ..Limits::default()
+    };
+    let mut bed = Bed(State::new(Registry::default(), limits));
+    let four = ["a", "b", "c", "d"].map(|name| good(name, &[1]));
+    let (verdict, _) = bed.take(&all(&four));
+    assert_eq!(
+        verdict,
+        "applied but cluster_health_checks[2]: at most 2 clusters are taken"
+    );
+    assert_eq!(bed.reported(), ["a [1]", "b [1]"]);
+}
