@@ -24,9 +24,12 @@ pub(crate) mod clock;
 mod driver;
 mod dump;
 mod files;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod limits;
 pub(crate) mod node;
 mod rate;
+mod read;
 mod sources;
 mod state;
 pub mod subscription;

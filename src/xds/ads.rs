@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::Streaming;
@@ -46,8 +46,8 @@ impl Kind {
 /// What a stream has to tell.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// It was opened; requests go here.
-    Opened(mpsc::Sender<Request>),
+    /// It was opened: requests go here, and by the other it is ended.
+    Opened(mpsc::Sender<Request>, oneshot::Sender<()>),
     /// The server has said something.
     Response(Response),
     /// The server has said something that is longer than is taken: this many bytes. What it gave is left out.
@@ -79,7 +79,9 @@ pub(super) async fn run(
             }
             Ok(channel) => {
                 let (requests, queue) = mpsc::channel(REQUESTS);
-                if events.send((id, Event::Opened(requests))).await.is_err() {
+                let (end, told_to_end) = oneshot::channel();
+                let opened = Event::Opened(requests, end);
+                if events.send((id, opened)).await.is_err() {
                     return;
                 }
                 tracing::info!(control_plane = %service.name, "stream opened");
@@ -93,12 +95,17 @@ pub(super) async fn run(
                     backoff.reset();
                     events.send((id, measured(response, message_bytes)))
                 });
-                match ended.await {
+                let ended = tokio::select! {
+                    ended = ended => ended,
+                    Ok(()) = told_to_end => Ok(Status::cancelled("the server takes no replies")),
+                };
+                match ended {
                     Err(Gone) => return,
+                    // What a server says is quoted: it may hold anything.
                     Ok(status) => tracing::warn!(
                         control_plane = %service.name,
                         code = ?status.code(),
-                        message = status.message(),
+                        status = status.message(),
                         "stream ended"
                     ),
                 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::ads::{self, Event, Kind};
 use super::dump::Connection;
@@ -21,6 +21,8 @@ use crate::registry::Change;
 
 /// Events that may wait; streams wait when there are more.
 const EVENTS: usize = 16;
+/// Bytes of replies that may wait for a server; one that says more without taking them loses its stream.
+const BACKLOG: usize = 1 << 20;
 /// How often the age of the configuration is told.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -30,7 +32,8 @@ pub(super) struct Driver {
     events: mpsc::Sender<(SourceId, Event)>,
     inputs: mpsc::Receiver<(SourceId, Event)>,
     streams: BTreeMap<SourceId, Open>,
-    files: BTreeMap<SourceId, files::Handle>,
+    /// Files that are followed, each by a task.
+    files: BTreeMap<SourceId, (files::Handle, AbortHandle)>,
     tasks: JoinSet<()>,
     random: fastrand::Rng,
     /// Clusters are waited for until then.
@@ -44,10 +47,12 @@ struct Open {
     stream: Arc<Stream>,
     subscriptions: Subscriptions,
     requests: Option<mpsc::Sender<Request>>,
+    /// Ends the stream.
+    end: Option<oneshot::Sender<()>>,
     bucket: Option<Bucket>,
     /// When there is a token again for the request that waits.
     refill: Option<Instant>,
-    task: tokio::task::AbortHandle,
+    task: AbortHandle,
 }
 
 /// Nobody takes changes any more.
@@ -112,6 +117,8 @@ impl Driver {
                 }
             };
             tokio::select! {
+                // So that tasks that have ended are not kept.
+                Some(_) = self.tasks.join_next() => (),
                 event = self.inputs.recv() => match event {
                     Some((id, event)) => self.handle_event(id, event),
                     None => return,
@@ -163,11 +170,12 @@ impl Driver {
 
     fn handle_event(&mut self, id: SourceId, event: Event) {
         match event {
-            Event::Opened(requests) => {
+            Event::Opened(requests, end) => {
                 let Some(open) = self.streams.get_mut(&id) else {
                     return;
                 };
                 open.requests = Some(requests);
+                open.end = Some(end);
                 open.subscriptions.handle_stream_opened();
                 self.client.note(id, |of, wall| of.set_open(true, wall));
                 let now = clock::now();
@@ -204,6 +212,14 @@ impl Driver {
         if let Some(open) = self.streams.get_mut(&id) {
             open.subscriptions
                 .handle_verdict(type_url, &answer, verdict);
+            if open.subscriptions.backlog() > BACKLOG
+                && let Some(end) = open.end.take()
+            {
+                open.subscriptions.handle_stream_closed();
+                open.requests = None;
+                // It may have ended by itself.
+                let _ = end.send(());
+            }
         }
     }
 
@@ -276,6 +292,7 @@ impl Driver {
             return;
         };
         open.requests = None;
+        open.end = None;
         open.refill = None;
         open.subscriptions.handle_stream_closed();
         self.client.note(id, |of, wall| of.set_open(false, wall));
@@ -318,6 +335,13 @@ impl Driver {
     }
 
     fn drop_endpoints(&mut self, source: SourceId, name: &Arc<str>) {
+        // Nobody else asks for what is in it.
+        if self.source(source).is_none()
+            && let Some((_, task)) = self.files.remove(&source)
+        {
+            task.abort();
+            lock(&self.client.state).connections.remove(&source);
+        }
         let Some(open) = self.streams.get_mut(&source) else {
             return;
         };
@@ -369,6 +393,7 @@ impl Driver {
                 stream,
                 subscriptions,
                 requests: None,
+                end: None,
                 bucket: None,
                 refill: None,
                 task,
@@ -380,7 +405,7 @@ impl Driver {
 
     /// Follows a file, or has it read again.
     fn file(&mut self, id: SourceId) {
-        if let Some(handle) = self.files.get(&id) {
+        if let Some((handle, _)) = self.files.get(&id) {
             handle.read_again();
             return;
         }
@@ -403,9 +428,10 @@ impl Driver {
                 ..Connection::default()
             },
         );
-        let (handle, followed) = files::follow(id, file.clone(), self.events.clone());
-        self.tasks.spawn(followed);
-        self.files.insert(id, handle);
+        let bytes = self.client.options.limits.message_bytes;
+        let (handle, followed) = files::follow(id, file.clone(), bytes, self.events.clone());
+        let task = self.tasks.spawn(followed);
+        self.files.insert(id, (handle, task));
     }
 
     fn send_requests(&mut self) {

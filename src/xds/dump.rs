@@ -49,6 +49,11 @@ impl ErrorState {
             version_info: version,
         }
     }
+
+    /// Bytes that are kept of it.
+    pub(crate) fn weight(&self) -> usize {
+        self.failed_configuration.value.len() + self.details.len()
+    }
 }
 
 /// How much is kept of what was wrong with an answer.

@@ -40,20 +40,22 @@ impl Handle {
     }
 }
 
-/// Follows `file`: the handle has it read again, the future is to be run.
+/// Follows `file`, of which at most `most` bytes are taken: the handle has it read again, the future is to be run.
 pub(super) fn follow(
     id: SourceId,
     file: File,
+    most: usize,
     events: mpsc::Sender<(SourceId, Event)>,
 ) -> (Handle, impl Future<Output = ()> + Send) {
     let again = Arc::new(Notify::new());
     let handle = Handle(Arc::clone(&again));
-    (handle, run(id, file, again, events))
+    (handle, run(id, file, most, again, events))
 }
 
 async fn run(
     id: SourceId,
     file: File,
+    most: usize,
     again: Arc<Notify>,
     events: mpsc::Sender<(SourceId, Event)>,
 ) {
@@ -68,7 +70,13 @@ async fn run(
     let mut last = None;
     let mut force = true;
     loop {
-        let bytes = std::fs::read(&file.path);
+        let path = file.path.clone();
+        // A disk that hangs holds up a thread of its own.
+        let reading = tokio::task::spawn_blocking(move || super::read::file(&path, most));
+        let bytes = match reading.await {
+            Ok(bytes) => bytes,
+            Err(error) => Err(std::io::Error::other(error)),
+        };
         if force || last.as_ref() != bytes.as_ref().ok() {
             let answer = match &bytes {
                 Ok(bytes) => parse(&file, bytes),

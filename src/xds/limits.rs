@@ -11,10 +11,14 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Clusters, of all answers together; default 100,000.
     pub clusters: usize,
-    /// Endpoints of all assignments together, or of one static cluster; default 2,000,000.
+    /// Endpoints of all assignments and static clusters together; default 2,000,000.
     pub hosts: usize,
-    /// Bytes of the name of a resource; default 4096.
+    /// Bytes of the name or the version of a resource; default 4096.
     pub name_bytes: usize,
+    /// Bytes of all resources that are kept as they came, the good ones and the refused; default 1 GiB.
+    pub kept_bytes: usize,
+    /// Streams and files that clusters ask for their endpoints at once, beside the aggregated stream; default 1024.
+    pub sources: usize,
 }
 
 impl Default for Limits {
@@ -24,6 +28,8 @@ impl Default for Limits {
             clusters: 100_000,
             hosts: 2_000_000,
             name_bytes: 4096,
+            kept_bytes: 1 << 30,
+            sources: 1024,
         }
     }
 }
@@ -40,7 +46,32 @@ impl Limits {
         Err(ConfigError::new("endpoints", reason))
     }
 
+    /// Whether so many bytes may be kept in all.
+    pub(crate) fn kept(&self, bytes: usize) -> Result<(), ConfigError> {
+        if bytes <= self.kept_bytes {
+            return Ok(());
+        }
+        let most = self.kept_bytes;
+        let reason = format!("{bytes} bytes of resources in all, but at most {most} are kept");
+        Err(ConfigError::new("", reason))
+    }
+
+    /// Whether a version can be kept.
+    pub(crate) fn version(&self, version: &str) -> Result<(), ConfigError> {
+        if version.len() <= self.name_bytes {
+            return Ok(());
+        }
+        let (length, most) = (version.len(), self.name_bytes);
+        let reason = format!("the version is {length} bytes long, but at most {most} are taken");
+        Err(ConfigError::new("", reason))
+    }
+
+    /// Whether a name can be taken: it is not too long, and has no line of its own in what is printed.
     pub(crate) fn name(&self, name: &str) -> Result<(), ConfigError> {
+        if let Some(character) = name.chars().find(|c| c.is_control()) {
+            let reason = format!("holds the control character {character:?}");
+            return Err(ConfigError::new("", reason));
+        }
         if name.len() <= self.name_bytes {
             return Ok(());
         }

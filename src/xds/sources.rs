@@ -1,6 +1,6 @@
 //! Whom resources are asked for from.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::proto::envoy::config::core::v3::{
     ApiConfigSource, ApiVersion, ConfigSource, PathConfigSource,
 };
 
-/// Names a source. Sources are never forgotten: there are as many as the configuration ever named.
+/// Names a source, and no other ever after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SourceId(pub(super) usize);
 
@@ -54,10 +54,18 @@ pub(super) struct File {
     pub(super) poll: Option<Duration>,
 }
 
+#[derive(Debug)]
+struct Known {
+    source: Arc<Source>,
+    /// How many assignments are asked for there.
+    users: usize,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     planes: Planes,
-    list: Vec<Arc<Source>>,
+    list: BTreeMap<SourceId, Known>,
+    next: usize,
     keys: HashMap<Vec<u8>, SourceId>,
     ads: Option<SourceId>,
     cds: Option<SourceId>,
@@ -83,7 +91,41 @@ impl Sources {
     }
 
     pub(super) fn get(&self, id: SourceId) -> Option<&Arc<Source>> {
-        self.list.get(id.0)
+        self.list.get(&id).map(|known| &known.source)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether assignments are asked for there, or clusters are.
+    pub(super) fn is_used(&self, id: SourceId) -> bool {
+        let users = self.list.get(&id).map_or(0, |known| known.users);
+        users > 0 || [self.ads, self.cds].contains(&Some(id))
+    }
+
+    /// One more assignment is asked for there.
+    pub(super) fn take(&mut self, id: SourceId) {
+        if let Some(known) = self.list.get_mut(&id) {
+            known.users += 1;
+        }
+    }
+
+    /// One assignment less is.
+    pub(super) fn release(&mut self, id: SourceId) {
+        if let Some(known) = self.list.get_mut(&id) {
+            known.users = known.users.saturating_sub(1);
+        }
+    }
+
+    /// Forgets where nothing is asked for. Else ever new ones would be kept for good.
+    pub(super) fn sweep(&mut self) {
+        let kept = [self.ads, self.cds];
+        self.list
+            .retain(|id, known| known.users > 0 || kept.contains(&Some(*id)));
+        let list = &self.list;
+        self.keys.retain(|_, id| list.contains_key(id));
     }
 
     /// Reads where clusters come from, which is where `self` leads from then on.
@@ -185,8 +227,14 @@ impl Sources {
     }
 
     fn push(&mut self, source: Source) -> SourceId {
-        self.list.push(Arc::new(source));
-        SourceId(self.list.len() - 1)
+        let id = SourceId(self.next);
+        self.next += 1;
+        let known = Known {
+            source: Arc::new(source),
+            users: 0,
+        };
+        self.list.insert(id, known);
+        id
     }
 
     fn stream(&self, message: &ApiConfigSource) -> Result<Stream, ConfigError> {

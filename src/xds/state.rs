@@ -113,10 +113,15 @@ pub(crate) struct State {
     /// How it goes with them; told by whoever holds the streams.
     pub(super) connections: BTreeMap<SourceId, Connection>,
     clusters: BTreeMap<Arc<str>, Known>,
-    /// Names under which clusters are known to the server, where these are not their own.
+    /// Names under which clusters are known to the server, where these are not their own; one for each.
     renamed: HashMap<String, Arc<str>>,
+    names: HashMap<Arc<str>, String>,
     watched: HashMap<Key, Watched>,
+    /// Hosts of all assignments and static clusters.
     hosts: usize,
+    /// Bytes of all resources that are kept.
+    kept: usize,
+    log: Quota,
     version: Arc<str>,
     changes: VecDeque<Change>,
     wants: VecDeque<Want>,
@@ -148,8 +153,11 @@ impl State {
             connections: BTreeMap::new(),
             clusters: BTreeMap::new(),
             renamed: HashMap::new(),
+            names: HashMap::new(),
             watched: HashMap::new(),
             hosts: 0,
+            kept: 0,
+            log: Quota::default(),
             version: "".into(),
             changes: VecDeque::new(),
             wants: VecDeque::new(),
@@ -224,12 +232,61 @@ impl State {
                 }
             }
         }
+        self.sources.sweep();
     }
 
     /// How many hosts all assignments have.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn hosts(&self) -> usize {
         self.hosts
+    }
+
+    fn refuse(
+        &mut self,
+        time: Time,
+        refusals: &mut Refusals,
+        name: &str,
+        key: Option<&str>,
+        error: &ConfigError,
+    ) {
+        refusals.add(name, key, error, self.log.allows(time.now));
+    }
+
+    /// Tells of what is odd with a cluster.
+    fn warn(&mut self, time: Time, cluster: &str, warnings: &Warnings) {
+        for warning in warnings.iter() {
+            if self.log.allows(time.now) {
+                tracing::warn!(cluster, path = %warning.path, "{}", warning.reason);
+            }
+        }
+    }
+
+    /// Whether the name and the version of a resource can be kept.
+    fn labelled(&self, item: &Item, version: &str) -> Result<(), ConfigError> {
+        if let Some(name) = &item.name {
+            self.limits.name(name)?;
+        }
+        self.limits.version(version)
+    }
+
+    /// Bytes that are kept were `before` and are `after`.
+    fn reweigh(&mut self, before: usize, after: usize) {
+        self.kept = self.kept.saturating_sub(before) + after;
+    }
+
+    /// What is kept of a refused form, which is little where there is no room for all of it.
+    fn error_state(
+        &self,
+        body: &Any,
+        version: Arc<str>,
+        time: Time,
+        error: &ConfigError,
+    ) -> ErrorState {
+        let mut state = ErrorState::new(body, version, time.wall, error);
+        if self.limits.kept(self.kept + state.weight()).is_err() {
+            state.failed_configuration.value = Vec::new();
+        }
+        state
     }
 
     fn next_order(&mut self) -> u64 {
@@ -247,6 +304,38 @@ impl State {
     }
 }
 
+/// How much may be logged of what is refused, so that a server which says nothing else fills no disk.
+#[derive(Debug, Default)]
+struct Quota {
+    since: Option<Instant>,
+    told: u32,
+    left_out: u64,
+}
+
+impl Quota {
+    /// Lines for each [`Quota::WINDOW`].
+    const LINES: u32 = 100;
+    const WINDOW: Duration = Duration::from_secs(10);
+
+    /// Whether one more line may be logged.
+    fn allows(&mut self, now: Instant) -> bool {
+        let over = |since| now.saturating_duration_since(since) >= Self::WINDOW;
+        if self.since.is_none_or(over) {
+            if self.left_out > 0 {
+                tracing::warn!(lines = self.left_out, "more was wrong than was logged");
+            }
+            *self = Self {
+                since: Some(now),
+                ..Self::default()
+            };
+        }
+        let allows = self.told < Self::LINES;
+        self.told += u32::from(allows);
+        self.left_out += u64::from(!allows);
+        allows
+    }
+}
+
 /// A message of type `M` in a resource.
 fn decode<M: Message + Name + Default>(body: &Any) -> Result<M, ConfigError> {
     let wanted = M::full_name();
@@ -258,6 +347,41 @@ fn decode<M: Message + Name + Default>(body: &Any) -> Result<M, ConfigError> {
         .map_err(|error| ConfigError::new("", format!("not a {wanted}: {error}")))
 }
 
+impl Known {
+    /// Bytes that are kept of it.
+    fn weight(&self) -> usize {
+        let good = self.good.as_ref().and_then(|good| good.body.as_ref());
+        good.map_or(0, |body| body.value.len()) + self.error.as_ref().map_or(0, ErrorState::weight)
+    }
+
+    /// The hosts of a cluster that brings its own, by the control plane.
+    fn static_hosts(&self) -> usize {
+        match &self.good {
+            Some(Good {
+                config,
+                body: Some(_),
+                ..
+            }) => own_hosts(config),
+            _ => 0,
+        }
+    }
+}
+
+fn own_hosts(config: &ClusterConfig) -> usize {
+    match &config.discovery {
+        Discovery::Static(hosts) => hosts.len(),
+        _ => 0,
+    }
+}
+
+impl Watched {
+    /// Bytes that are kept of it.
+    fn weight(&self) -> usize {
+        let body = self.body.as_ref().map_or(0, |body| body.value.len());
+        body + self.error.as_ref().map_or(0, ErrorState::weight)
+    }
+}
+
 /// Gathers what is wrong with an answer.
 #[derive(Default)]
 struct Refusals {
@@ -267,10 +391,12 @@ struct Refusals {
 
 impl Refusals {
     /// Notes that the resource `name`, under `key` in the protocol, is not taken, a line for each fault.
-    fn add(&mut self, name: &str, key: Option<&str>, error: &ConfigError) {
+    fn add(&mut self, name: &str, key: Option<&str>, error: &ConfigError, log: bool) {
         use std::fmt::Write;
 
-        tracing::warn!(resource = name, %error, "refused");
+        if log {
+            tracing::warn!(resource = name, error = error.to_string(), "refused");
+        }
         for fault in error.faults() {
             if self.lines.len() > super::subscription::MAX_ERROR_DETAIL {
                 break;
@@ -293,7 +419,16 @@ impl Refusals {
 /// What stands for a resource that has no name.
 fn label(item: &Item, index: usize) -> String {
     match &item.name {
-        Some(name) if !name.is_empty() => name.clone(),
+        Some(name) if !name.is_empty() => short(name),
         _ => format!("resources[{index}]"),
     }
+}
+
+/// A name that is too long to be shown whole.
+fn short(name: &str) -> String {
+    let mut shown: String = name.chars().take(64).collect();
+    if shown.len() < name.len() {
+        shown.push_str("...");
+    }
+    shown
 }

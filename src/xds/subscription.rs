@@ -342,6 +342,17 @@ impl Subscriptions {
         }
     }
 
+    /// Bytes of replies that wait for [`Subscriptions::poll_request`], about: they grow while the server says
+    /// more than it lets itself be told.
+    pub fn backlog(&self) -> usize {
+        let backlogs = self.types.iter().map(|one| match &one.protocol {
+            // One reply at most, to what was said last.
+            Protocol::Sotw(_) => 0,
+            Protocol::Delta(delta) => delta.backlog(),
+        });
+        backlogs.sum()
+    }
+
     /// Whether [`Subscriptions::poll_request`] has something to say.
     pub fn has_request(&self) -> bool {
         self.open && self.types.iter().any(Type::has_request)

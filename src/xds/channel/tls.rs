@@ -79,6 +79,9 @@ pub(crate) enum TlsError {
     Name(String),
 }
 
+/// Bytes of a file of certificates or keys.
+const MOST_BYTES: usize = 16 << 20;
+
 /// TLS that is ready to be spoken.
 #[derive(Clone)]
 pub(super) struct Client {
@@ -200,11 +203,14 @@ fn load(what: &'static str, source: &DataSource) -> Result<Vec<u8>, TlsError> {
         None => Ok(Vec::new()),
         Some(Specifier::InlineBytes(bytes)) => Ok(bytes.clone()),
         Some(Specifier::InlineString(text)) => Ok(text.clone().into_bytes()),
-        Some(Specifier::Filename(path)) => std::fs::read(path).map_err(|error| TlsError::File {
-            what,
-            path: path.clone(),
-            error,
-        }),
+        Some(Specifier::Filename(path)) => {
+            let read = crate::xds::read::file(path.as_ref(), MOST_BYTES);
+            read.map_err(|error| TlsError::File {
+                what,
+                path: path.clone(),
+                error,
+            })
+        }
         Some(Specifier::EnvironmentVariable(name)) => match std::env::var(name) {
             Ok(value) => Ok(value.into_bytes()),
             Err(error) => Err(TlsError::Pem {

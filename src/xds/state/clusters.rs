@@ -25,36 +25,45 @@ impl State {
                 Ok(cluster) => cluster,
                 Err(error) => {
                     unnamed = true;
-                    refusals.add(&label, item.name.as_deref(), &error);
+                    let key = item.name.as_deref();
+                    self.refuse(time, &mut refusals, &label, key, &error);
                     continue;
                 }
             };
             let (name, key) = (cluster.name.as_str(), item.name.as_deref());
-            let label = if name.is_empty() { &*label } else { name };
+            let shown = short(name);
+            let label = if name.is_empty() { &*label } else { &*shown };
             if let Err(error) = self.limits.name(name) {
                 // Its name is no use, so it may be any of those that seem to be missing.
                 unnamed = true;
-                refusals.add(&short(label), key, &error.at("name"));
+                self.refuse(time, &mut refusals, label, key, &error.at("name"));
                 continue;
             }
             if !seen.insert(Arc::from(name)) {
                 let error = ConfigError::new("name", "is that of another cluster of this answer");
-                refusals.add(label, key, &error);
+                self.refuse(time, &mut refusals, label, key, &error);
                 continue;
-            }
-            if !answer.whole && item.name.as_deref().is_some_and(|other| other != name) {
-                self.renamed
-                    .insert(item.name.clone().unwrap_or_default(), name.into());
             }
             let version = match &*item.version {
                 "" => Arc::clone(&version),
                 own => own.into(),
             };
+            let labelled = self.labelled(item, &version);
+            let labelled = labelled.and_then(|()| self.rename(answer, item, name));
+            if let Err(error) = labelled {
+                self.refuse(time, &mut refusals, label, key, &error);
+                continue;
+            }
             match self.take_cluster(time, &cluster, body, &version) {
                 Ok(()) => self.set_cluster_expiry(time, &Arc::from(name), item.ttl),
                 Err(error) => {
-                    refusals.add(label, key, &error);
+                    self.refuse(time, &mut refusals, label, key, &error);
                     self.note_refused(time, name, body, version, &error);
+                    if !self.clusters.contains_key(name)
+                        && let Some(key) = self.names.remove(name)
+                    {
+                        self.renamed.remove(&key);
+                    }
                 }
             }
         }
@@ -68,18 +77,19 @@ impl State {
             gone.iter().for_each(|name| self.remove_cluster(name));
         }
         for name in &answer.removed {
-            let own = self
-                .renamed
-                .remove(name)
-                .unwrap_or_else(|| name.as_str().into());
+            let own = self.renamed.get(name).cloned();
+            let own = own.unwrap_or_else(|| name.as_str().into());
             // Given and removed by one answer, it was given.
             if !seen.contains(&own) {
                 self.remove_cluster(&own);
             }
         }
         for (name, reason) in &answer.errors {
-            tracing::warn!(cluster = name, reason, "not given by the control plane");
+            if self.log.allows(time.now) {
+                tracing::warn!(cluster = name, reason, "not given by the control plane");
+            }
         }
+        self.sources.sweep();
         let verdict = refusals.verdict();
         if verdict.error.is_none() {
             self.version = version;
@@ -107,7 +117,8 @@ impl State {
                 .as_ref()
                 .is_some_and(|before| before.value == body.value) =>
             {
-                *error = None;
+                let weight = error.take().map_or(0, |error| error.weight());
+                self.reweigh(weight, 0);
                 return Ok(());
             }
             None if !room => {
@@ -116,7 +127,11 @@ impl State {
             }
             Some(_) | None => (),
         }
-        let (update, eds) = self.build(message)?;
+        let known = self.clusters.get(message.name.as_str());
+        let (weight, hosts) = known.map_or((0, 0), |k| (k.weight(), k.static_hosts()));
+        self.limits
+            .kept(self.kept.saturating_sub(weight) + body.value.len())?;
+        let (update, eds) = self.build(time, message, self.hosts.saturating_sub(hosts))?;
         let config = Arc::clone(&update.config);
         let name = Arc::clone(&config.name);
         let before = self
@@ -149,13 +164,20 @@ impl State {
             error: None,
             expires,
         };
+        self.reweigh(weight, known.weight());
+        self.hosts = self.hosts.saturating_sub(hosts) + known.static_hosts();
         self.clusters.insert(Arc::clone(&name), known);
         self.watch(time, &name, eds);
         Ok(())
     }
 
-    /// A cluster with its checkers, and where its endpoints are asked for.
-    fn build(&mut self, message: &Cluster) -> Result<(Update, Option<Key>), ConfigError> {
+    /// A cluster with its checkers, and where its endpoints are asked for. All others have so many `hosts`.
+    fn build(
+        &mut self,
+        time: Time,
+        message: &Cluster,
+        hosts: usize,
+    ) -> Result<(Update, Option<Key>), ConfigError> {
         let mut warnings = Warnings::default();
         let config = match ClusterConfig::from_message(message, &mut warnings) {
             Ok(config) => config,
@@ -166,9 +188,7 @@ impl State {
                 });
             }
         };
-        for warning in warnings.iter() {
-            tracing::warn!(cluster = message.name, path = %warning.path, "{}", warning.reason);
-        }
+        self.warn(time, &message.name, &warnings);
         let config = config
             .with_default_bind(self.bind.as_ref())
             .with_default_dns_resolver(self.dns_resolver.as_ref());
@@ -176,7 +196,7 @@ impl State {
         let built = self.registry.build(Arc::clone(&config));
         let eds = self.eds_key(&config);
         let hosts = match &config.discovery {
-            Discovery::Static(hosts) => self.limits.hosts(hosts.len()),
+            Discovery::Static(own) => self.limits.hosts(hosts + own.len()),
             Discovery::Eds(_) => Ok(()),
             _ => config.require_built_in(),
         };
@@ -196,7 +216,20 @@ impl State {
         };
         let named = self.limits.name(&eds.service_name);
         let named = named.map_err(|error| error.at("eds_cluster_config.service_name"));
-        let source = self.sources.of(&eds.source);
+        // Beside those of the bootstrap.
+        let most = self.limits.sources.saturating_add(2);
+        if self.sources.len() >= most {
+            self.sources.sweep();
+        }
+        let source = self.sources.of(&eds.source).and_then(|source| {
+            // What was refused goes with the next sweep.
+            if self.sources.len() > most && !self.sources.is_used(source) {
+                let most = self.limits.sources;
+                let reason = format!("at most {most} sources are asked for endpoints");
+                return Err(ConfigError::new("", reason));
+            }
+            Ok(source)
+        });
         let source = source.map_err(|error| error.at("eds_cluster_config.eds_config"));
         match (named, source) {
             (Ok(()), Ok(source)) => Ok(Some((source, Arc::clone(&eds.service_name)))),
@@ -213,9 +246,11 @@ impl State {
         version: Arc<str>,
         error: &ConfigError,
     ) {
-        let error = ErrorState::new(body, version, time.wall, error);
+        let error = self.error_state(body, version, time, error);
+        let weight = error.weight();
         if let Some(known) = self.clusters.get_mut(name) {
-            known.error = Some(error);
+            let before = known.error.replace(error).map_or(0, |e| e.weight());
+            self.reweigh(before, weight);
         } else if !name.is_empty() && self.clusters.len() < self.limits.clusters {
             let known = Known {
                 good: None,
@@ -223,7 +258,34 @@ impl State {
                 expires: None,
             };
             self.clusters.insert(name.into(), known);
+            self.reweigh(0, weight);
         }
+    }
+
+    /// Notes under which name the server knows a cluster. It can be known under one other than its own: each
+    /// further one would have to be remembered as well.
+    fn rename(&mut self, answer: &Answer, item: &Item, name: &str) -> Result<(), ConfigError> {
+        let Some(key) = item
+            .name
+            .as_ref()
+            .filter(|key| !answer.whole && *key != name)
+        else {
+            return Ok(());
+        };
+        match self.names.get(name) {
+            Some(before) if before == key => return Ok(()),
+            Some(before) if !answer.removed.contains(before) => {
+                let reason = format!("is given as the resource {before:?} already");
+                return Err(ConfigError::new("name", reason));
+            }
+            _ => (),
+        }
+        let name: Arc<str> = name.into();
+        if let Some(before) = self.names.insert(Arc::clone(&name), key.clone()) {
+            self.renamed.remove(&before);
+        }
+        self.renamed.insert(key.clone(), name);
+        Ok(())
     }
 
     fn set_cluster_expiry(&mut self, time: Time, name: &Arc<str>, ttl: Option<Duration>) {
@@ -245,6 +307,11 @@ impl State {
         let Some(known) = self.clusters.remove(name) else {
             return;
         };
+        self.reweigh(known.weight(), 0);
+        self.hosts -= known.static_hosts();
+        if let Some(key) = self.names.remove(name) {
+            self.renamed.remove(&key);
+        }
         self.set_deadline(
             known.expires,
             None,
@@ -278,13 +345,4 @@ impl Known {
     pub(super) fn is_static(&self) -> bool {
         self.good.as_ref().is_some_and(|good| good.body.is_none())
     }
-}
-
-/// A name that is too long to be shown whole.
-fn short(name: &str) -> String {
-    let mut shown: String = name.chars().take(64).collect();
-    if shown.len() < name.len() {
-        shown.push_str("...");
-    }
-    shown
 }

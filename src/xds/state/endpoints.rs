@@ -49,6 +49,7 @@ impl State {
             let at = time.now.checked_add(timeout);
             watched.first_fetch = at;
             self.set_deadline(None, at, Deadline::FirstFetch(key.clone()));
+            self.sources.take(key.0);
             self.wants.push_back(Want::Endpoints(key.0, key.1));
         }
     }
@@ -64,6 +65,8 @@ impl State {
         let Some(watched) = self.watched.remove(key) else {
             return;
         };
+        self.reweigh(watched.weight(), 0);
+        self.sources.release(key.0);
         self.hosts -= watched.hosts.map_or(0, |hosts| hosts.len());
         self.set_deadline(watched.first_fetch, None, Deadline::FirstFetch(key.clone()));
         self.set_deadline(
@@ -100,7 +103,8 @@ impl State {
                     if let Some(key) = by_name() {
                         self.note_refused_endpoints(time, &key, body, answer, &error);
                     }
-                    refusals.add(&label, item.name.as_deref(), &error);
+                    let name = item.name.as_deref();
+                    self.refuse(time, &mut refusals, &label, name, &error);
                     continue;
                 }
             };
@@ -129,7 +133,8 @@ impl State {
                 }
                 Err(error) => {
                     self.note_refused_endpoints(time, &key, body, answer, &error);
-                    refusals.add(&key.1, item.name.as_deref(), &error);
+                    let name = item.name.as_deref();
+                    self.refuse(time, &mut refusals, &short(&key.1), name, &error);
                 }
             }
         }
@@ -140,11 +145,13 @@ impl State {
             self.endpoints_removed(&(source, name.as_str().into()));
         }
         for (name, reason) in &answer.errors {
-            tracing::warn!(
-                service_name = name,
-                reason,
-                "not given by the control plane"
-            );
+            if self.log.allows(time.now) {
+                tracing::warn!(
+                    service_name = name,
+                    reason,
+                    "not given by the control plane"
+                );
+            }
             self.hosts_unavailable(&(source, name.as_str().into()));
         }
         refusals.verdict()
@@ -185,17 +192,20 @@ impl State {
             .as_ref()
             .is_some_and(|before| before.value == body.value);
         if same && watched.hosts.is_some() {
-            if let Some(watched) = self.watched.get_mut(key) {
-                watched.error = None;
-            }
+            let error = self.watched.get_mut(key).and_then(|w| w.error.take());
+            self.reweigh(error.map_or(0, |error| error.weight()), 0);
             return Ok(false);
         }
+        self.labelled(item, version)?;
+        let weight = watched.weight();
+        self.limits
+            .kept(self.kept.saturating_sub(weight) + body.value.len())?;
         let before = watched.hosts.as_ref().map_or(0, |hosts| hosts.len());
         let groups = assignment.endpoints.iter();
         let count: usize = groups.map(|group| group.lb_endpoints.len()).sum();
         self.limits.hosts(self.hosts - before + count)?;
 
-        let hosts: Arc<[Arc<Host>]> = self.read_hosts(watched, assignment)?.into();
+        let hosts: Arc<[Arc<Host>]> = self.read_hosts(time, key, assignment)?.into();
         self.hosts = self.hosts - before + hosts.len();
         let Some(watched) = self.watched.get_mut(key) else {
             return Ok(false);
@@ -206,28 +216,32 @@ impl State {
         watched.updated = Some(time.wall);
         watched.error = None;
         let first_fetch = watched.first_fetch.take();
+        self.reweigh(weight, body.value.len());
         self.set_deadline(first_fetch, None, Deadline::FirstFetch(key.clone()));
         Ok(true)
     }
 
     /// Clusters with checks are stricter about hosts, so one of these reads for all.
     fn read_hosts(
-        &self,
-        watched: &Watched,
+        &mut self,
+        time: Time,
+        key: &Key,
         assignment: &ClusterLoadAssignment,
     ) -> Result<Vec<Arc<Host>>, ConfigError> {
+        let Some(watched) = self.watched.get(key) else {
+            return Ok(Vec::new());
+        };
         let configs = watched.clusters.iter().filter_map(|name| {
             let good = self.clusters.get(name)?.good.as_ref()?;
             Some(&good.config)
         });
-        let Some(config) = configs.max_by_key(|config| !config.health_checks.is_empty()) else {
+        let config = configs.max_by_key(|config| !config.health_checks.is_empty());
+        let Some(config) = config.cloned() else {
             return Ok(Vec::new());
         };
         let mut warnings = Warnings::default();
         let hosts = config.hosts(assignment, &mut warnings)?;
-        for warning in warnings.iter() {
-            tracing::warn!(cluster = %config.name, path = %warning.path, "{}", warning.reason);
-        }
+        self.warn(time, &config.name, &warnings);
         Ok(hosts)
     }
 
@@ -272,11 +286,20 @@ impl State {
         answer: &Answer,
         error: &ConfigError,
     ) {
-        let Some(watched) = self.watched.get_mut(key) else {
+        if !self.watched.contains_key(key) {
             return;
+        }
+        let version = if self.limits.version(&answer.version).is_ok() {
+            answer.version.as_str()
+        } else {
+            ""
         };
-        let version = answer.version.as_str().into();
-        watched.error = Some(ErrorState::new(body, version, time.wall, error));
+        let error = self.error_state(body, version.into(), time, error);
+        let weight = error.weight();
+        if let Some(watched) = self.watched.get_mut(key) {
+            let before = watched.error.replace(error).map_or(0, |e| e.weight());
+            self.reweigh(before, weight);
+        }
         for cluster in self.watched.get(key).into_iter().flat_map(|w| &w.clusters) {
             if let Some(stats) = self.eds_stats(cluster) {
                 stats.rejected();
@@ -300,7 +323,8 @@ impl State {
             return;
         };
         watched.expires = None;
-        watched.body = None;
+        let weight = watched.body.take().map_or(0, |body| body.value.len());
+        self.kept = self.kept.saturating_sub(weight);
         let Some(hosts) = watched.hosts.replace(Arc::default()) else {
             return;
         };

@@ -7,6 +7,8 @@ use crate::config::text::Document;
 use crate::proto::envoy::config::core::v3::ApiConfigSource;
 use crate::proto::type_url;
 
+mod growth;
+
 fn time(seconds: u64) -> Time {
     use std::sync::LazyLock;
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);

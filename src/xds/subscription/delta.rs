@@ -17,9 +17,18 @@ pub(super) struct Delta {
     dropped: BTreeSet<Arc<str>>,
     /// Replies that are due: nonces and what was wrong.
     replies: VecDeque<(String, Option<Status>)>,
+    /// What they weigh.
+    backlog: usize,
     /// Something was sent on this stream.
     asked: bool,
 }
+
+fn weight(nonce: &str, error: Option<&Status>) -> usize {
+    REPLY + nonce.len() + error.map_or(0, |error| error.message.len())
+}
+
+/// What is kept of a reply that waits, beside its texts.
+const REPLY: usize = 64;
 
 impl Delta {
     /// A name that is dropped and asked for again before the server heard of it is asked for once more, so
@@ -34,6 +43,16 @@ impl Delta {
         self.versions.remove(alias.as_deref().unwrap_or(name));
         self.added.remove(name);
         self.dropped.insert(Arc::clone(name));
+    }
+
+    /// Bytes of the replies that the server has not taken.
+    pub(super) fn backlog(&self) -> usize {
+        self.backlog
+    }
+
+    fn reply(&mut self, nonce: String, error: Option<Status>) {
+        self.backlog += weight(&nonce, error.as_ref());
+        self.replies.push_back((nonce, error));
     }
 
     pub(super) fn reset(&mut self) {
@@ -53,7 +72,7 @@ impl Delta {
             return None;
         }
         if wanted.is_nothing() {
-            self.replies.push_back((response.nonce, None));
+            self.reply(response.nonce, None);
             return None;
         }
         Some(response.into())
@@ -80,11 +99,15 @@ impl Delta {
                 continue;
             }
             if let Some(alias) = alias.filter(|_| !named) {
-                self.aliases.insert(Arc::clone(alias), name.to_owned());
+                let before = self.aliases.insert(Arc::clone(alias), name.to_owned());
+                // A resource has one name at a time, or ever new ones would fill the memory.
+                if let Some(before) = before.filter(|before| before != name) {
+                    self.versions.remove(&before);
+                }
             }
             self.versions.insert(name.to_owned(), item.version.clone());
         }
-        self.replies.push_back((answer.nonce.clone(), error));
+        self.reply(answer.nonce.clone(), error);
     }
 
     pub(super) fn has_request(&self, wanted: &Wanted) -> bool {
@@ -110,6 +133,7 @@ impl Delta {
             request.initial_resource_versions.clone_from(&self.versions);
         }
         if let Some((nonce, error)) = self.replies.pop_front() {
+            self.backlog -= weight(&nonce, error.as_ref());
             request.response_nonce = nonce;
             request.error_detail = error;
         }

@@ -472,3 +472,57 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn replies_that_are_not_taken_weigh() {
+    let mut subscriptions = Subscriptions::new(Variant::Delta, node(), true);
+    subscriptions.subscribe_all(C);
+    subscriptions.handle_stream_opened();
+    subscriptions.poll_request().unwrap();
+    let mut before = subscriptions.backlog();
+    for nonce in ["1", "22", "333"] {
+        let response = DeltaDiscoveryResponse {
+            nonce: nonce.repeat(100),
+            type_url: C.to_owned(),
+            ..DeltaDiscoveryResponse::default()
+        };
+        let answer = subscriptions.handle_response(Response::Delta(response));
+        let (url, answer) = answer.unwrap();
+        subscriptions.handle_verdict(url, &answer, Verdict::default());
+        assert!(subscriptions.backlog() > before + 100);
+        before = subscriptions.backlog();
+    }
+    while subscriptions.poll_request().is_some() {}
+    assert_eq!(subscriptions.backlog(), 0);
+}
+
+#[test]
+fn a_resource_under_ever_new_names_is_remembered_once() {
+    let mut subscriptions = Subscriptions::new(Variant::Delta, node(), true);
+    subscriptions.subscribe(E, "a".into());
+    subscriptions.handle_stream_opened();
+    subscriptions.poll_request().unwrap();
+    for number in 0..100 {
+        let resource = Resource {
+            name: format!("name-{number}"),
+            aliases: vec!["a".to_owned()],
+            version: "v".to_owned(),
+            resource: Some(Any::default()),
+            ..Resource::default()
+        };
+        let response = DeltaDiscoveryResponse {
+            type_url: E.to_owned(),
+            resources: vec![resource],
+            ..DeltaDiscoveryResponse::default()
+        };
+        let answer = subscriptions.handle_response(Response::Delta(response));
+        let (url, answer) = answer.unwrap();
+        subscriptions.handle_verdict(url, &answer, Verdict::default());
+    }
+    while subscriptions.poll_request().is_some() {}
+    subscriptions.handle_stream_opened();
+    match subscriptions.poll_request() {
+        Some(Request::Delta(request)) => assert_eq!(request.initial_resource_versions.len(), 1),
+        other => panic!("{other:?}"),
+    }
+}
