@@ -59,6 +59,8 @@ use crate::xds::backoff::Backoff;
 use crate::xds::channel::Service;
 use crate::xds::{Connection, Limits, Record, clock, node};
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod layout;
 mod report;
 mod session;
