@@ -339,7 +339,12 @@ impl OneCluster {
             let host = self.hosts[**slot].as_ref();
             host.is_some_and(|host| host.host.check_address() == told.check_address())
         };
-        if let Some(slot) = free.iter().find(same_check).or(free.first()).copied() {
+        if let Some(slot) = free
+            .iter()
+            .find(same_check)
+            .or_else(|| free.first())
+            .copied()
+        {
             stays[slot] = true;
             self.change(now, slot, told);
             return false;
@@ -405,7 +410,7 @@ impl OneCluster {
             };
             if !host.host.check_disabled {
                 let old = std::mem::take(&mut host.sessions);
-                let all = old.iter().find(|s| s.failed).or(old.last());
+                let all = old.iter().find(|s| s.failed).or_else(|| old.last());
                 let mut kept = vec![false; old.len()];
                 for (check, follows) in checks.iter().zip(&follows) {
                     let earlier = follows.and_then(|(at, same)| Some((at, same, old.get(at)?)));
@@ -483,7 +488,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn begin(&mut self, name: &str, hosts: &[Arc<Host>]) -> Option<Steps> {
+    pub(super) fn begin(&self, name: &str, hosts: &[Arc<Host>]) -> Option<Steps> {
         let (key, cluster) = self.clusters.get_key_value(name)?;
         Some(Steps {
             cluster: Arc::clone(key),
