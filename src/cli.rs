@@ -10,17 +10,20 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 mod args;
+mod ask;
 mod check;
 mod clock;
 mod console;
 mod control;
 mod daemon;
 mod demo;
+mod explain;
 mod live;
 mod load;
 mod log;
 mod notify;
 mod run;
+mod status;
 mod table;
 mod time;
 mod validate;
@@ -61,6 +64,8 @@ fn command(command: Command, console: &mut Console<'_>) -> u8 {
         Command::Run(args) => run::run(&args, console),
         Command::Check(args) => check::check(&args, console),
         Command::Validate(args) => validate::validate(&args, console),
+        Command::Status(args) => status::status(&args, console),
+        Command::Explain(args) => explain::explain(&args, console),
         Command::Presets(args) => check::presets(&args, console),
         Command::Completions { shell } => {
             let (mut command, mut script) = (Cli::command(), Vec::new());

@@ -25,6 +25,8 @@ mod daemon;
 mod demo;
 #[path = "cli/end.rs"]
 mod end;
+#[path = "cli/explain.rs"]
+mod explain;
 #[path = "cli/events.rs"]
 mod events;
 #[path = "cli/log.rs"]
@@ -43,6 +45,8 @@ mod reload;
 mod settings;
 #[path = "cli/snapshot.rs"]
 mod snapshot;
+#[path = "cli/status.rs"]
+mod status;
 #[path = "cli/told.rs"]
 mod told;
 #[path = "cli/traps.rs"]

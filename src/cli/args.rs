@@ -57,6 +57,10 @@ pub(super) enum Command {
     Check(Box<CheckArgs>),
     /// Tell whether a bootstrap file can be run, all that is wrong with it, and what may not be meant
     Validate(ValidateArgs),
+    /// Show the hosts of a daemon that runs, from its admin port
+    Status(StatusArgs),
+    /// Tell why a host of a daemon that runs is as it is, and what comes next
+    Explain(ExplainArgs),
     /// List the payloads known for common UDP services, or show those of one
     Presets(PresetsArgs),
     /// Write a completion script for a shell to standard output
@@ -257,4 +261,88 @@ pub(super) struct DemoArgs {
     /// Write the configuration to a file, too
     #[arg(long, value_name = "FILE")]
     pub(super) save: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AdminArgs {
+    /// The admin port: HOST:PORT, or the path of a socket, or @ and its abstract name
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    pub(super) admin: String,
+    /// How the answer is given
+    #[arg(long, value_enum, default_value = "table")]
+    pub(super) format: StatusFormat,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Without --all or --state, hosts that are healthy are counted and not listed.\n\n\
+    Examples:\n  \
+    xds-health status\n  \
+    xds-health status --cluster games --state unhealthy,unknown\n  \
+    xds-health status --admin 10.0.0.7:9901 --watch\n  \
+    xds-health status --all --format json | jq '.hosts[].address'")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    pub(super) admin: AdminArgs,
+    /// Only this cluster
+    #[arg(long, value_name = "NAME")]
+    pub(super) cluster: Option<String>,
+    /// List hosts in these states
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "STATES")]
+    pub(super) state: Vec<StateArg>,
+    /// List all hosts
+    #[arg(long, conflicts_with = "state")]
+    pub(super) all: bool,
+    /// List at most so many hosts in a table
+    #[arg(long, value_name = "N", default_value = "50")]
+    pub(super) limit: usize,
+    /// Show it again and again
+    #[arg(short, long)]
+    pub(super) watch: bool,
+    /// How often, with --watch
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "watch", value_parser = time::parse_interval)]
+    pub(super) interval: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum StateArg {
+    /// Checks pass it
+    Healthy,
+    /// It says that it is degraded
+    Degraded,
+    /// Checks fail it, or a control plane does
+    Unhealthy,
+    /// No check has been completed
+    Unknown,
+}
+
+impl StateArg {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum StatusFormat {
+    /// For people
+    Table,
+    /// JSON
+    Json,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    xds-health explain games 10.0.0.7:9001\n  \
+    xds-health explain games game-7.example --admin /run/xds-health/admin.sock")]
+pub(super) struct ExplainArgs {
+    /// The cluster
+    pub(super) cluster: String,
+    /// The host: its address, with or without the port, or its host name
+    pub(super) host: String,
+    #[command(flatten)]
+    pub(super) admin: AdminArgs,
 }

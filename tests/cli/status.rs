@@ -1,0 +1,123 @@
+//! `xds-health status`, asked of a daemon that runs.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::command::{Ran, binary, ran};
+use crate::config::{ADMIN, OFTEN, bootstrap, check};
+use crate::daemon::{Answering, Daemon};
+use crate::peer::Peer;
+use crate::snapshot::{same, steady};
+
+/// Runs a command against a daemon, beside it.
+pub async fn asked(daemon: &Daemon, args: &[&str]) -> Ran {
+    let admin = daemon.admin().await.to_string();
+    let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let directory = daemon.directory.path().to_owned();
+    let run = move || {
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        ran(&directory, &[&args[..], &["--admin", &admin]].concat(), "")
+    };
+    tokio::task::spawn_blocking(run).await.unwrap()
+}
+
+/// A daemon whose hosts, one good and one closed, have been checked.
+pub async fn two_hosts() -> (Daemon, Answering, Peer) {
+    let (good, closed) = (Answering::new().await, Peer::closed().await);
+    let hosts = [good.address, closed.address()];
+    let config = bootstrap(ADMIN, &hosts, &[check(OFTEN)], "");
+    let daemon = Daemon::start(&config, &[]);
+    let flags = [
+        format!("c::{}::health_flags::healthy", hosts[0]),
+        format!("c::{}::health_flags::/failed_active_hc", hosts[1]),
+    ];
+    let both = |lines: &[&str]| flags.iter().all(|flag| lines.contains(&&**flag));
+    daemon.page("/clusters", both).await;
+    (daemon, good, closed)
+}
+
+#[tokio::test]
+async fn clusters_are_counted_and_hosts_that_are_not_well_are_listed() {
+    let (mut daemon, good, closed) = two_hosts().await;
+    let names = [
+        (good.address.to_string(), "GOOD"),
+        (closed.address().to_string(), "CLOSED"),
+    ];
+    let told = asked(&daemon, &["status"]).await;
+    assert_eq!((told.code, &*told.err), (Some(0), ""));
+    same("status", &steady(&told.out, &names));
+    let all = asked(&daemon, &["status", "--all"]).await;
+    same("status-all", &steady(&all.out, &names));
+    let healthy = asked(&daemon, &["status", "--state", "healthy,unknown"]).await;
+    let healthy = steady(&healthy.out, &names);
+    assert!(healthy.contains("GOOD") && !healthy.contains("CLOSED"), "{healthy}");
+    let one = asked(&daemon, &["status", "--all", "--limit", "1"]).await;
+    assert!(one.out.ends_with("\nand 1 more\n"), "{}", one.out);
+
+    let json = asked(&daemon, &["status", "--format", "json", "--cluster", "c"]).await;
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    let counts = serde_json::json!({
+        "cluster": "c", "hosts": 2, "healthy": 1, "degraded": 0, "unhealthy": 1, "unknown": 0
+    });
+    assert_eq!(json["clusters"], serde_json::json!([counts]));
+    assert_eq!(json["hosts"][0]["address"], closed.address().to_string());
+    assert_eq!(json["hosts"][0]["reason"]["kind"], "refused");
+
+    let none = asked(&daemon, &["status", "--cluster", "d"]).await;
+    assert_eq!((none.code, &*none.out), (Some(2), ""));
+    assert_eq!(none.err, "error: There is no cluster of that name.\n");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn who_watches_is_told_again_and_again() {
+    let (mut daemon, _good, _closed) = two_hosts().await;
+    let admin = daemon.admin().await.to_string();
+    let watched = tokio::task::spawn_blocking(move || {
+        let args = ["status", "--watch", "--interval", "10ms", "--format", "json"];
+        let mut child = binary()
+            .args(args)
+            .args(["--admin", &admin])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines: Vec<_> = lines.take(3).map(Result::unwrap).collect();
+        // Its reader is gone: so it ends.
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        lines
+    });
+    for line in watched.await.unwrap() {
+        let told: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(told["clusters"][0]["hosts"], 2);
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_socket_in_the_file_system_can_be_asked() {
+    let admin = "admin: {address: {pipe: {path: admin.sock}}}";
+    let mut daemon = Daemon::start(&bootstrap(admin, &[], &[check(OFTEN)], ""), &[]);
+    let path = daemon.path("admin.sock");
+    crate::daemon::eventually("the socket", || path.exists().then_some(())).await;
+    let directory = daemon.directory.path().to_owned();
+    let run = move || ran(&directory, &["status", "--admin", "./admin.sock"], "");
+    let told = tokio::task::spawn_blocking(run).await.unwrap();
+    assert_eq!((told.code, &*told.err), (Some(0), ""));
+    assert!(told.out.starts_with("CLUSTER"), "{}", told.out);
+    daemon.stop().await;
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_trouble_of_this_machine() {
+    let directory = tempfile::tempdir().unwrap();
+    for command in [&["status"][..], &["explain", "c", "127.0.0.1:1"]] {
+        let admin = ["--admin", "127.0.0.1:1"];
+        let ran = ran(directory.path(), &[command, &admin].concat(), "");
+        assert_eq!((ran.code, &*ran.out), (Some(3), ""));
+        let told = "error: the admin port at 127.0.0.1:1: Connection refused";
+        assert!(ran.err.starts_with(told), "{}", ran.err);
+    }
+}
