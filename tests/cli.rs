@@ -25,10 +25,12 @@ mod daemon;
 mod demo;
 #[path = "cli/end.rs"]
 mod end;
-#[path = "cli/explain.rs"]
-mod explain;
 #[path = "cli/events.rs"]
 mod events;
+#[path = "cli/explain.rs"]
+mod explain;
+#[path = "cli/live.rs"]
+mod live;
 #[path = "cli/log.rs"]
 mod log;
 #[path = "cli/manners.rs"]

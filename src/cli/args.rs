@@ -274,12 +274,14 @@ pub(super) struct AdminArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Without --all or --state, hosts that are healthy are counted and not listed.\n\n\
+#[command(
+    after_help = "Without --all or --state, hosts that are healthy are counted and not listed.\n\n\
     Examples:\n  \
     xds-health status\n  \
     xds-health status --cluster games --state unhealthy,unknown\n  \
     xds-health status --admin 10.0.0.7:9901 --watch\n  \
-    xds-health status --all --format json | jq '.hosts[].address'")]
+    xds-health status --all --format json | jq '.hosts[].address'"
+)]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     pub(super) admin: AdminArgs,

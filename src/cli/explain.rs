@@ -118,7 +118,8 @@ fn bytes(reason: &Value, paint: Paint) -> String {
         return String::new();
     };
     let pairs = digits.as_bytes().chunks_exact(2);
-    let bytes = pairs.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    let bytes =
+        pairs.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
     let bytes: Vec<u8> = bytes.collect();
     let mark = usize::try_from(at).unwrap_or(usize::MAX);
     // Of a long datagram only the beginning is kept.
@@ -127,7 +128,9 @@ fn bytes(reason: &Value, paint: Paint) -> String {
         return String::new();
     }
     let lines = hex::dump(&bytes, mark, paint).into_iter();
-    lines.map(|line| format!("              {line}\n")).collect()
+    lines
+        .map(|line| format!("              {line}\n"))
+        .collect()
 }
 
 fn of_check(check: &Value, paint: Paint) -> String {
@@ -158,13 +161,16 @@ fn of_check(check: &Value, paint: Paint) -> String {
     line(
         "waits by",
         format!(
-            "{}: {}{}, since {why}",
+            "{}: {}{} ({why})",
             check["interval"].as_str().unwrap_or_default(),
             time("interval_ms").map(seconds).unwrap_or_default(),
             jitter.unwrap_or_default(),
         ),
     );
-    line("timeout", time("timeout_ms").map(seconds).unwrap_or_default());
+    line(
+        "timeout",
+        time("timeout_ms").map(seconds).unwrap_or_default(),
+    );
     let so_far = match (check["first_check"] == true, check["failed"] == true) {
         (true, _) => "no attempt has been completed".to_owned(),
         (_, true) => format!(
@@ -187,7 +193,10 @@ fn of_check(check: &Value, paint: Paint) -> String {
         None => (),
     }
     if let Some(trip) = time("round_trip_ms") {
-        line("round trip", format!("{} at the last success", millis(trip)));
+        line(
+            "round trip",
+            format!("{} at the last success", millis(trip)),
+        );
     }
     told
 }
@@ -210,7 +219,9 @@ fn of_attempts(attempts: &[Value], paint: Paint) -> String {
         };
         let took = attempt["took_ms"].as_f64().map(from_millis);
         table.row(vec![
-            at.map(|at| format!("{} ago", seconds(at))).unwrap_or_default().into(),
+            at.map(|at| format!("{} ago", seconds(at)))
+                .unwrap_or_default()
+                .into(),
             attempt["check"].as_str().unwrap_or_default().into(),
             Cell::new(style, result),
             took.map(millis).unwrap_or_default().into(),

@@ -219,6 +219,7 @@ pub(super) fn since(host: &Value) -> Option<Duration> {
 /// How long ago a time was, by the clock of this machine.
 pub(super) fn ago(time: &str) -> Option<Duration> {
     let time: jiff::Timestamp = time.parse().ok()?;
-    let then = std::time::SystemTime::from(time);
-    Some(clock::time().duration_since(then).unwrap_or_default())
+    let now = jiff::Timestamp::try_from(clock::time()).ok()?;
+    // Clocks differ: what is to come was just now.
+    Some(Duration::try_from(now.duration_since(time)).unwrap_or_default())
 }

@@ -48,10 +48,12 @@ async fn a_healthy_host_is_explained_by_any_of_its_names() {
     let good = Answering::new().await;
     let fields = "timeout: 60s, interval: 3600s, unhealthy_threshold: 3, healthy_threshold: 2";
     let config = bootstrap(ADMIN, &[good.address], &[check(fields)], "");
-    let named = config.replace("{address: {socket", "{hostname: games-1, address: {socket");
+    let named = config.replace("endpoint: {", "endpoint: {hostname: games-1, ");
     let mut daemon = Daemon::start(&named, &[]);
     let flags = format!("c::{}::health_flags::healthy", good.address);
-    daemon.page("/clusters", |lines| lines.contains(&&*flags)).await;
+    daemon
+        .page("/clusters", |lines| lines.contains(&&*flags))
+        .await;
     let address = good.address.to_string();
     for name in [&*address, "127.0.0.1", "games-1"] {
         let told = asked(&daemon, &["explain", "c", name]).await;
@@ -70,7 +72,10 @@ async fn a_host_or_a_cluster_that_is_not_there_is_told() {
     for name in ["127.0.0.1:1", "nobody"] {
         let none = asked(&daemon, &["explain", "c", name]).await;
         assert_eq!((none.code, &*none.out), (Some(2), ""));
-        assert_eq!(none.err, format!("error: cluster \"c\" has no host \"{name}\"\n"));
+        assert_eq!(
+            none.err,
+            format!("error: cluster \"c\" has no host \"{name}\"\n")
+        );
     }
     let host = good.address.to_string();
     let none = asked(&daemon, &["explain", "d e", &host]).await;

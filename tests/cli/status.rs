@@ -52,7 +52,10 @@ async fn clusters_are_counted_and_hosts_that_are_not_well_are_listed() {
     same("status-all", &steady(&all.out, &names));
     let healthy = asked(&daemon, &["status", "--state", "healthy,unknown"]).await;
     let healthy = steady(&healthy.out, &names);
-    assert!(healthy.contains("GOOD") && !healthy.contains("CLOSED"), "{healthy}");
+    assert!(
+        healthy.contains("GOOD") && !healthy.contains("CLOSED"),
+        "{healthy}"
+    );
     let one = asked(&daemon, &["status", "--all", "--limit", "1"]).await;
     assert!(one.out.ends_with("\nand 1 more\n"), "{}", one.out);
 
@@ -76,7 +79,14 @@ async fn who_watches_is_told_again_and_again() {
     let (mut daemon, _good, _closed) = two_hosts().await;
     let admin = daemon.admin().await.to_string();
     let watched = tokio::task::spawn_blocking(move || {
-        let args = ["status", "--watch", "--interval", "10ms", "--format", "json"];
+        let args = [
+            "status",
+            "--watch",
+            "--interval",
+            "10ms",
+            "--format",
+            "json",
+        ];
         let mut child = binary()
             .args(args)
             .args(["--admin", &admin])
