@@ -1,6 +1,7 @@
 //! `xds-health status`: a fleet at a glance, from the admin port of a daemon that runs.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -124,6 +125,8 @@ impl Seen {
             }
         })
         .await?;
+        // The daemon's own order is by chance.
+        seen.hosts.sort_by_cached_key(order);
         Ok(seen)
     }
 
@@ -175,6 +178,13 @@ impl Seen {
         });
         json!({"clusters": clusters.collect::<Vec<_>>(), "hosts": self.hosts})
     }
+}
+
+/// By cluster, then by address.
+fn order(host: &Value) -> (String, Option<SocketAddr>, String) {
+    let text = |name: &str| host[name].as_str().unwrap_or_default().to_owned();
+    let address = text("address");
+    (text("cluster"), address.parse().ok(), address)
 }
 
 fn row(host: &Value) -> Vec<Cell> {
