@@ -1,6 +1,5 @@
 //! Arguments: what can be asked for.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +7,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::console::Color;
 use super::time;
+
+mod check;
+mod status;
+
+pub(super) use check::{CheckArgs, CheckFormat};
+pub(super) use status::{ExplainArgs, StatusArgs, StatusFormat};
 
 /// What this build has beside the core.
 const FEATURES: &str = concat!(
@@ -21,13 +26,15 @@ const FEATURES: &str = concat!(
     name = "xds-health",
     version,
     long_version = FEATURES,
-    about,
+    about = "Active health checking with Envoy's configuration",
     arg_required_else_help = true,
     after_help = "Examples:\n  \
         xds-health demo                              see it at work, with nothing else\n  \
         xds-health check 10.0.0.7:5683 --preset coap try one check by hand\n  \
         xds-health validate -c bootstrap.yaml        what is wrong with a file\n  \
-        xds-health run -c bootstrap.yaml             check until told to stop\n\n\
+        xds-health run -c bootstrap.yaml             check until told to stop\n  \
+        xds-health status --watch                    its hosts at a glance\n  \
+        xds-health explain games 10.0.0.7:9001       why one of them is as it is\n\n\
         Exit codes: 0 success, 1 a configuration that cannot be used or a check that failed, 2 arguments that \
         cannot be understood, 3 trouble of this machine."
 )]
@@ -167,83 +174,6 @@ pub(super) enum FindingFormat {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    group = clap::ArgGroup::new("target").required(true).args(["hosts", "config"]),
-    group = clap::ArgGroup::new("send").args(["send_hex", "send_text", "send_file", "preset"]),
-    group = clap::ArgGroup::new("receive").args(["receive_hex", "receive_text", "receive_file"]),
-    after_help = "Text may hold \\n, \\r, \\t, \\0, \\\\ and \\xNN.\n\n\
-        Examples:\n  \
-        xds-health check 127.0.0.1:9001 --send-text ping --receive-text pong\n  \
-        xds-health check 10.0.0.7:5683 10.0.0.8:5683 --preset coap --count 10 --interval 100ms\n  \
-        xds-health check --config bootstrap.yaml --cluster games\n  \
-        xds-health check game.example:9001 --send-hex 00ff --receive-file answer.bin --format nagios\n\n\
-        Exit codes: 0 all attempts passed, 1 some failed, 2 arguments that cannot be understood, 3 trouble of this \
-        machine. With --format nagios: 0 all passed, 1 every host passed at times, 2 a host never passed, 3 the rest."
-)]
-pub(super) struct CheckArgs {
-    /// Where to send to; for a name, all of its addresses
-    #[arg(value_name = "HOST:PORT")]
-    pub(super) hosts: Vec<String>,
-    /// Payload as hexadecimal digits
-    #[arg(long, value_name = "HEX")]
-    pub(super) send_hex: Option<String>,
-    /// Payload as text
-    #[arg(long, value_name = "TEXT")]
-    pub(super) send_text: Option<String>,
-    /// Payload from a file
-    #[arg(long, value_name = "FILE")]
-    pub(super) send_file: Option<PathBuf>,
-    /// Awaited answer as hexadecimal digits
-    #[arg(long, value_name = "HEX")]
-    pub(super) receive_hex: Option<String>,
-    /// Awaited answer as text
-    #[arg(long, value_name = "TEXT")]
-    pub(super) receive_text: Option<String>,
-    /// Awaited answer from a file
-    #[arg(long, value_name = "FILE")]
-    pub(super) receive_file: Option<PathBuf>,
-    /// Payload and answer of a common service: see xds-health presets
-    #[arg(long, value_name = "NAME", conflicts_with = "receive")]
-    pub(super) preset: Option<String>,
-    /// Bootstrap file with the cluster whose endpoints are to be checked
-    #[arg(short, long, value_name = "FILE", requires = "cluster", conflicts_with_all = ["send", "receive"])]
-    pub(super) config: Option<PathBuf>,
-    /// The cluster in that file, or told by its management server
-    #[arg(long, value_name = "NAME", requires = "config")]
-    pub(super) cluster: Option<String>,
-    /// How long to wait for the endpoints of the cluster to be told
-    #[arg(long, value_name = "TIME", default_value = "15s", requires = "config", value_parser = time::parse_interval)]
-    pub(super) wait: Duration,
-    /// Attempts at each host
-    #[arg(short = 'n', long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) count: u32,
-    /// From the end of an attempt to the next
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = time::parse_interval)]
-    pub(super) interval: Duration,
-    /// How long an attempt may take; default 1s, or what the file says
-    #[arg(short, long, value_name = "TIME", value_parser = time::parse_interval)]
-    pub(super) timeout: Option<Duration>,
-    /// Send from this address
-    #[arg(long, value_name = "IP")]
-    pub(super) source: Option<IpAddr>,
-    /// How the answer is given
-    #[arg(long, value_enum, default_value = "table")]
-    pub(super) format: CheckFormat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum CheckFormat {
-    /// For people
-    Table,
-    /// One JSON object
-    Json,
-    /// Metrics as Prometheus reads them
-    Prometheus,
-    /// One line with performance data, and the exit codes of a Nagios plugin
-    Nagios,
-}
-
-#[derive(Debug, Args)]
 pub(super) struct PresetsArgs {
     /// Show this one, and the health check for a bootstrap file
     pub(super) name: Option<String>,
@@ -261,90 +191,4 @@ pub(super) struct DemoArgs {
     /// Write the configuration to a file, too
     #[arg(long, value_name = "FILE")]
     pub(super) save: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct AdminArgs {
-    /// The admin port: HOST:PORT, or the path of a socket, or @ and its abstract name
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
-    pub(super) admin: String,
-    /// How the answer is given
-    #[arg(long, value_enum, default_value = "table")]
-    pub(super) format: StatusFormat,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Without --all or --state, hosts that are healthy are counted and not listed.\n\n\
-    Examples:\n  \
-    xds-health status\n  \
-    xds-health status --cluster games --state unhealthy,unknown\n  \
-    xds-health status --admin 10.0.0.7:9901 --watch\n  \
-    xds-health status --all --format json | jq '.hosts[].address'"
-)]
-pub(super) struct StatusArgs {
-    #[command(flatten)]
-    pub(super) admin: AdminArgs,
-    /// Only this cluster
-    #[arg(long, value_name = "NAME")]
-    pub(super) cluster: Option<String>,
-    /// List hosts in these states
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "STATES")]
-    pub(super) state: Vec<StateArg>,
-    /// List all hosts
-    #[arg(long, conflicts_with = "state")]
-    pub(super) all: bool,
-    /// List at most so many hosts in a table
-    #[arg(long, value_name = "N", default_value = "50")]
-    pub(super) limit: usize,
-    /// Show it again and again
-    #[arg(short, long)]
-    pub(super) watch: bool,
-    /// How often, with --watch
-    #[arg(long, value_name = "TIME", default_value = "2s", requires = "watch", value_parser = time::parse_interval)]
-    pub(super) interval: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum StateArg {
-    /// Checks pass it
-    Healthy,
-    /// It says that it is degraded
-    Degraded,
-    /// Checks fail it, or a control plane does
-    Unhealthy,
-    /// No check has been completed
-    Unknown,
-}
-
-impl StateArg {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Degraded => "degraded",
-            Self::Unhealthy => "unhealthy",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum StatusFormat {
-    /// For people
-    Table,
-    /// JSON
-    Json,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    xds-health explain games 10.0.0.7:9001\n  \
-    xds-health explain games game-7.example --admin /run/xds-health/admin.sock")]
-pub(super) struct ExplainArgs {
-    /// The cluster
-    pub(super) cluster: String,
-    /// The host: its address, with or without the port, or its host name
-    pub(super) host: String,
-    #[command(flatten)]
-    pub(super) admin: AdminArgs,
 }

@@ -45,7 +45,12 @@ pub(super) fn run(args: &RunArgs, console: &mut Console<'_>) -> u8 {
         .build();
     let controls = Arc::new(Controls::new(logs, registry.clone()));
     let served = serve(args, loaded, registry, stats, controls);
-    let ended = runtime.and_then(|runtime| runtime.block_on(served));
+    let ended = runtime.and_then(|runtime| {
+        let ended = runtime.block_on(served);
+        // A file that is still being read is of no use any more.
+        runtime.shutdown_background();
+        ended
+    });
     match ended {
         Ok(()) => 0,
         Err(error) => {
@@ -102,7 +107,10 @@ async fn serve(
             Told::Reopen => registry.reopen(),
             Told::Reload => {
                 notify.reloading();
-                reload(&args.config.config, &registry, &mut daemon).await?;
+                tokio::select! {
+                    done = reload(&args.config.config, &registry, &mut daemon) => done?,
+                    () = signals.stop() => break,
+                }
                 notify.ready();
             }
         }
@@ -186,6 +194,13 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             reopen: signal(SignalKind::user_defined1())?,
         })
+    }
+
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => (),
+            _ = self.interrupt.recv() => (),
+        }
     }
 
     async fn next(&mut self) -> Told {

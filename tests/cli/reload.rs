@@ -230,3 +230,18 @@ async fn the_service_manager_hears_of_start_reload_and_end() {
     daemon.stop().await;
     assert_eq!(manager.next(), "STOPPING=1");
 }
+
+#[tokio::test]
+async fn a_file_that_never_ends_does_not_hold_up_the_daemon() {
+    let host = Answering::new().await;
+    let mut daemon = Daemon::start(&clusters(&[("a", host.address)], ""), &[]);
+    host.until_attempts(1).await;
+    // A pipe that nobody writes to takes the file's place.
+    let path = daemon.path("bootstrap.yaml");
+    std::fs::remove_file(&path).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    daemon.signal(Signal::HUP);
+    host.until_attempts(10).await;
+    daemon.stop().await;
+}

@@ -235,7 +235,8 @@ pub(super) fn nagios(report: &Report) -> String {
         report.total(Row::passed),
         report.total(|r| r.attempts.len()),
     );
-    let worst = report.rows.iter().max_by_key(|row| row.verdict());
+    // The first of the worst.
+    let worst = report.rows.iter().rev().max_by_key(|row| row.verdict());
     let why = worst.and_then(|row| Some((row.label(), row.reason()?)));
     let why = why.map(|(host, reason)| format!("; {host}: {reason}"));
     let mut line = format!(
