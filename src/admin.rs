@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::SystemTime;
 
+pub use axum;
 use axum::Router;
 use tokio::sync::{Semaphore, watch};
 

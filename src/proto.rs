@@ -4,11 +4,17 @@
 //! which holds what the product needs of Envoy 1.40.0's API: fields left out there are skipped on the
 //! wire. The same files, as descriptors, are in [`DESCRIPTOR_SET`]; [`descriptor_pool`] opens it for
 //! code that reads messages by name, such as the JSON and YAML loader. [`xds_health`] is generated too, and
-//! the product's own. Well-known types are those of [`prost_types`].
+//! the product's own. Well-known types are those of [`prost_types`]. What stands in signatures of other modules of
+//! `prost`, `prost_types`, `prost_reflect` and `tonic` is of the versions re-exported here.
 
 use std::sync::LazyLock;
 
+pub use prost;
+pub use prost_reflect;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
+pub use prost_types;
+#[cfg(feature = "xds")]
+pub use tonic;
 
 mod generated {
     #![allow(

@@ -424,3 +424,76 @@ async fn a_cluster_can_be_put_together_without_any_text() {
     assert!(ClusterConfig::from_yaml(text, warnings).is_err());
     assert!(ClusterConfig::from_json(r#"{"name": "games"}"#, warnings).is_ok());
 }
+
+/// Logs something in each attempt.
+#[cfg(feature = "cli")]
+#[derive(Clone, Debug)]
+struct Logging;
+
+#[cfg(feature = "cli")]
+impl xds_health::checker::Checker for Logging {
+    fn health_checker_type(&self) -> xds_health::event::HealthCheckerType {
+        xds_health::event::HealthCheckerType::Udp
+    }
+
+    fn for_host(
+        &self,
+        _: xds_health::checker::Target<'_>,
+    ) -> Box<dyn xds_health::checker::HostChecker> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(feature = "cli")]
+impl xds_health::checker::HostChecker for Logging {
+    fn attempt<'a>(
+        &'a mut self,
+        _: &'a xds_health::checker::AttemptIo,
+    ) -> xds_health::checker::Attempt<'a> {
+        Box::pin(async {
+            tokio::time::sleep(SECOND / 10).await;
+            tracing::info!("asked");
+            Outcome::SUCCESS
+        })
+    }
+}
+
+#[cfg(feature = "cli")]
+#[tokio::test(start_paused = true)]
+async fn what_a_checker_logs_is_within_its_attempt() {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let engine = engine(Options::default());
+    let config = cluster("c", check(), hosts([7]));
+    let cluster = run(&engine, config, Logging, &Events::default()).await;
+    cluster.initialized().await.unwrap();
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    for expected in [
+        r#"attempt{cluster="c" host=127.0.0.1:7}: embed: asked"#,
+        r#"attempt{cluster="c" host=127.0.0.1:7}: xds_health::engine::shard: attempt ended outcome=Success"#,
+        "host healthy",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+}

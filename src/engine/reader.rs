@@ -51,6 +51,11 @@ impl Deref for Place {
 }
 
 impl Reader {
+    /// Whether load may be sent to the host at this address: there is one, and it is healthy or degraded.
+    pub fn eligible(&mut self, address: SocketAddr) -> bool {
+        self.at(address).is_some_and(HostView::eligible)
+    }
+
     /// The host at this address; the first of them in a static cluster that lists it more than once.
     pub fn at(&mut self, address: SocketAddr) -> Option<&HostView> {
         let index = Share::of(&Address::Ip(address), self.0.len());

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use mio::{Registry, Token};
 use tokio::sync::Notify;
+use tracing::Span;
 
 use crate::checker::{Attempt, AttemptIo, HostChecker, Waiting};
 use crate::cluster::SessionId;
@@ -107,6 +108,8 @@ struct Running {
     session: SessionId,
     /// What the journal knows the host by.
     tag: u32,
+    /// What its checker logs is within.
+    span: Span,
     run: Run,
     sent: Option<Instant>,
     /// A poll has ended before it was sent.
@@ -132,6 +135,7 @@ pub(super) enum Polled {
 pub(super) struct Report {
     pub(super) session: SessionId,
     pub(super) tag: u32,
+    pub(super) span: Span,
     pub(super) attempt: AttemptId,
     pub(super) outcome: Outcome,
     /// When it was sent, if it said so.
@@ -212,18 +216,19 @@ impl Attempts {
     pub(super) fn begin(
         &mut self,
         id: AttemptId,
-        (session, tag): (SessionId, u32),
+        (session, tag, span): (SessionId, u32, Span),
         run: impl FnOnce(AttemptIo) -> Run,
     ) -> Option<usize> {
         let slot = slot_of(id);
         let place = &mut self.slots[slot];
         place.io.begin();
         let io = place.io.clone();
-        let run = guard(|| run(io))?;
+        let run = guard(|| span.in_scope(|| run(io)))?;
         place.attempt = Some(Running {
             id,
             session,
             tag,
+            span,
             run,
             sent: None,
             waited: false,
@@ -241,7 +246,8 @@ impl Attempts {
             return Polled::Pending;
         };
         let mut cx = Context::from_waker(&place.waker);
-        let polled = guard(|| attempt.run.poll(&mut cx));
+        let Running { run, span, .. } = attempt;
+        let polled = guard(|| span.in_scope(|| run.poll(&mut cx)));
         let sent = place.io.was_sent();
         let mut late = false;
         if sent && attempt.sent.is_none() {
@@ -321,6 +327,7 @@ impl Attempts {
             id,
             session,
             tag,
+            span,
             run,
             sent,
             ..
@@ -338,6 +345,7 @@ impl Attempts {
         Polled::Ended(Report {
             session,
             tag,
+            span,
             attempt: id,
             outcome,
             sent,
@@ -405,7 +413,7 @@ mod tests {
             }
             Run::Once(Box::pin(async move { checker.attempt(&io).await }))
         };
-        let slot = attempts.begin(id, (session, 0), run).unwrap();
+        let slot = attempts.begin(id, (session, 0, Span::none()), run).unwrap();
         (attempts, slot)
     }
 

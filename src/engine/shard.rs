@@ -11,6 +11,7 @@ use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::Span;
 
 use super::clock;
 use super::entry::{Entry, Live};
@@ -595,6 +596,15 @@ impl Shard {
             (Some(_), Some(runtime)) => runtime.tag(&started.host.address),
             _ => 0,
         };
+        let wanted = runtime.filter(|_| tracing::enabled!(tracing::Level::DEBUG));
+        let span = wanted.map_or_else(Span::none, |runtime| {
+            let host = &started.host.address;
+            let check = runtime.config.health_checks.get(started.check);
+            let check = check
+                .map(|check| &*check.name)
+                .filter(|name| !name.is_empty());
+            tracing::debug_span!("attempt", cluster = &*runtime.entry.name, %host, check)
+        });
         let slot = runtime.and_then(|runtime| {
             let checker = runtime.checkers.get(started.check)?;
             let target = Target::new(started.host).with_bind(runtime.config.bind.as_ref());
@@ -603,7 +613,7 @@ impl Shard {
                 None if checker.keeps_connections() => Run::keeping(checker.for_host(target), io),
                 None => Run::Once(checker.only_attempt(target, io)),
             };
-            self.attempts.begin(id, (session, tag), run)
+            self.attempts.begin(id, (session, tag, span), run)
         });
         if late {
             self.tell_overload(now);
@@ -617,6 +627,7 @@ impl Shard {
                 let report = Report {
                     session,
                     tag,
+                    span: Span::none(),
                     attempt: id,
                     outcome: Outcome::network(Reason::Panicked),
                     sent: None,
@@ -667,6 +678,9 @@ impl Shard {
     }
 
     fn ended(&mut self, now: Instant, report: Report) {
+        report
+            .span
+            .in_scope(|| tracing::trace!(outcome = ?report.outcome, "attempt ended"));
         let success = matches!(report.outcome, Outcome::Success { .. });
         let took = report.sent.map(|sent| now.saturating_duration_since(sent));
         let round_trip = took.filter(|_| success);
