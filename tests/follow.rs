@@ -276,7 +276,7 @@ async fn hosts_are_looked_up_as_they_are_now() {
         (snapshot.eligible().count(), reader.hosts().count()),
         (99, 100)
     );
-    assert_eq!(snapshot.panic_aware(BalanceRules::default()).count(), 99);
+    assert_eq!(snapshot.panic_aware(cluster.balance_rules()).count(), 99);
 
     until(&cluster, |views| {
         views

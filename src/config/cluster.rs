@@ -101,6 +101,10 @@ pub struct ClusterConfig {
     pub discovery: Discovery,
     /// `common_lb_config.ignore_new_hosts_until_first_hc`.
     pub ignore_new_hosts_until_first_hc: bool,
+    /// `common_lb_config.healthy_panic_threshold` in whole percent, 0 to 100; default 50. For whoever balances.
+    pub healthy_panic_threshold: u32,
+    /// `load_assignment.policy.overprovisioning_factor` in percent; default 140. For whoever balances.
+    pub overprovisioning_factor: u32,
     /// `ignore_health_on_host_removal`: a removed host goes at once, even while it passes.
     pub ignore_health_on_host_removal: bool,
     /// `upstream_bind_config`, or that of the cluster manager.
@@ -119,6 +123,8 @@ impl ClusterConfig {
             health_checks: Vec::new(),
             discovery,
             ignore_new_hosts_until_first_hc: false,
+            healthy_panic_threshold: 50,
+            overprovisioning_factor: 140,
             ignore_health_on_host_removal: false,
             bind: None,
             thresholds: [Thresholds::default(); 2],
@@ -310,6 +316,18 @@ impl ClusterConfig {
         let lb = message.common_lb_config.as_ref();
         cluster.ignore_new_hosts_until_first_hc =
             lb.is_some_and(|lb| lb.ignore_new_hosts_until_first_hc);
+        if let Some(percent) = lb.and_then(|lb| lb.healthy_panic_threshold.as_ref()) {
+            // The rules keep it between 0 and 100.
+            #[expect(clippy::cast_possible_truncation, reason = "it is at most 100")]
+            #[expect(clippy::cast_sign_loss, reason = "it is at least 0")]
+            let whole = percent.value.round() as u32;
+            cluster.healthy_panic_threshold = whole;
+        }
+        let policy = message.load_assignment.as_ref();
+        let policy = policy.and_then(|assignment| assignment.policy.as_ref());
+        if let Some(factor) = policy.and_then(|policy| policy.overprovisioning_factor) {
+            cluster.overprovisioning_factor = factor;
+        }
         if let Some(bind) = bind {
             cluster.bind = Some(Arc::new(bind?));
         }
@@ -532,7 +550,7 @@ mod tests {
     fn what_concerns_checks_is_carried() {
         let (config, warnings) = cluster(&format!(
             "alt_stat_name: other
-common_lb_config: {{ignore_new_hosts_until_first_hc: true}}
+common_lb_config: {{ignore_new_hosts_until_first_hc: true, healthy_panic_threshold: {{value: 29.6}}}}
 ignore_health_on_host_removal: true
 upstream_bind_config: {{source_address: {{address: 127.0.0.1, port_value: 9}}}}
 http2_protocol_options: {{}}
@@ -549,6 +567,13 @@ health_checks: [{}]",
             ("other", 1)
         );
         assert!(config.ignore_new_hosts_until_first_hc && config.ignore_health_on_host_removal);
+        assert_eq!(
+            (
+                config.healthy_panic_threshold,
+                config.overprovisioning_factor
+            ),
+            (30, 140)
+        );
         assert!(config.bind.unwrap().source.is_some());
         let [default, high] = config.thresholds;
         assert_eq!(

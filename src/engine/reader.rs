@@ -24,6 +24,15 @@ impl Cluster {
         Some(view.verdict())
     }
 
+    /// The numbers for [`Snapshot::panic_aware`] and [`Snapshot::balance`] that the cluster's configuration has.
+    /// The overprovisioning factor of an EDS cluster stands in its endpoints, and is taken as 140 % here.
+    pub fn balance_rules(&self) -> BalanceRules {
+        let config = self.config();
+        BalanceRules::default()
+            .with_healthy_panic_threshold(config.healthy_panic_threshold)
+            .with_overprovisioning_factor(config.overprovisioning_factor)
+    }
+
     /// A reader of the cluster's hosts for one thread or task.
     pub fn reader(&self) -> Reader {
         let place = |index| Cache::new(Place(Arc::clone(&self.entry), index));
@@ -106,7 +115,7 @@ impl Snapshot {
 
     /// The hosts that Envoy would use now, by its rules of priorities, degraded hosts and panic. In panic, when
     /// less than `healthy_panic_threshold` is available, these are all hosts: it is thought better to send to
-    /// hosts that fail their checks than to overload the few that do not.
+    /// hosts that fail their checks than to overload the few that do not. [`Cluster::balance_rules`] has the numbers.
     ///
     /// This goes over all hosts: it is to be called when [`Cluster::changes`](super::Cluster::changes) tells of
     /// something new, not with every packet.
