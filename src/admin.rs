@@ -43,6 +43,7 @@ mod guard;
 mod hosts;
 mod init_dump;
 mod json;
+mod page;
 mod pages;
 mod prometheus;
 mod query;
@@ -55,6 +56,8 @@ mod stream;
 pub use control::{Control, LogLevel};
 pub use serve::{Limits, serve};
 
+/// Name and version of this program.
+const VERSION: &str = concat!("xds-health/", env!("CARGO_PKG_VERSION"));
 /// How many answers are built off the runtime at once; further ones wait. Each may take a processor.
 const BUILDERS: usize = 2;
 

@@ -60,6 +60,11 @@ impl Refused {
         Self(StatusCode::PAYLOAD_TOO_LARGE, message.into())
     }
 
+    /// What should work does not.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self(StatusCode::INTERNAL_SERVER_ERROR, message.into())
+    }
+
     /// There are too many who ask.
     pub(super) fn too_many(message: impl Into<String>) -> Self {
         Self(StatusCode::SERVICE_UNAVAILABLE, message.into())
@@ -113,10 +118,7 @@ pub(super) async fn off_runtime<T: Send + 'static>(
     shared: &Shared,
     build: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refused> {
-    let failed = || {
-        let message = "the answer could not be built\n".to_owned();
-        Refused(StatusCode::INTERNAL_SERVER_ERROR, message)
-    };
+    let failed = || Refused::internal("the answer could not be built\n");
     let _permit = shared.builders.acquire().await.map_err(|_| failed())?;
     tokio::task::spawn_blocking(build)
         .await

@@ -12,7 +12,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::{
     Shared, answer, clusters, config_dump, control, control_planes, events, guard, hosts,
-    init_dump, server, stats,
+    init_dump, page, server, stats,
 };
 
 /// One path. What is to be asked for by another path is one more line in [`PAGES`].
@@ -69,9 +69,19 @@ static PAGES: [Page; 17] = [
     Page {
         path: "/",
         method: Verb::Get,
-        help: "this list, with links",
-        parameters: &[],
-        handler: |of| on(of, index),
+        help: "clusters, hosts, events and management servers at a glance",
+        parameters: &[
+            ("cluster", "Only clusters with this in their names"),
+            (
+                "locality",
+                "Only hosts with this in their region/zone/sub_zone",
+            ),
+            (
+                "state",
+                "Only hosts in this state; One of (healthy, degraded, unhealthy, unknown)",
+            ),
+        ],
+        handler: |of| on(of, page::page),
     },
     Page {
         path: "/clusters",
@@ -261,22 +271,33 @@ async fn wrong_method(request: Request) -> Response {
     answer::text(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
-async fn index() -> Response {
-    let mut page =
-        String::from("<!DOCTYPE html>\n<title>xds-health</title>\n<h1>xds-health</h1>\n<ul>\n");
-    for Page {
-        path, method, help, ..
-    } in &PAGES
-    {
-        let line = match method {
-            Verb::Get => format!("<li><a href=\".{path}\">{path}</a>: {help}\n"),
-            Verb::Post => format!("<li>{path} (POST): {help}\n"),
+/// Appends the list of paths as items of HTML. All of it is written here, so that nothing needs escapes.
+pub(super) fn links(to: &mut String) {
+    for page in &PAGES {
+        let (path, help) = (page.path, page.help);
+        let relative = path.trim_start_matches('/');
+        let _ = match page.method {
+            Verb::Get => write!(to, "<li><a href=\".{path}\">{path}</a> {help}"),
+            Verb::Post => write!(
+                to,
+                "<li><form method=\"post\" action=\"{relative}\"{}>{}<button>{path}</button></form> {help}",
+                match path {
+                    "/quitquitquit" => " data-ask=\"End the process?\"",
+                    _ => "",
+                },
+                match path {
+                    "/logging" => LEVELS,
+                    _ => "",
+                }
+            ),
         };
-        page.push_str(&line);
+        to.push_str("</li>\n");
     }
-    page.push_str("</ul>\n");
-    answer::html(page)
 }
+
+const LEVELS: &str = "<select name=\"level\"><option value=\"\">show</option><option>trace</option>\
+    <option>debug</option><option>info</option><option>warning</option><option>error</option>\
+    <option>critical</option><option>off</option></select> ";
 
 fn list(title: &str) -> String {
     let mut list = String::from(title);

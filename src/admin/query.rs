@@ -31,6 +31,15 @@ impl Query {
         read.collect::<Option<_>>().map(Self)
     }
 
+    /// Reads a query that a form made: a `+` stands for a space.
+    ///
+    /// # Errors
+    ///
+    /// When it is not UTF-8.
+    pub(super) fn form(query: &str) -> Result<Self, Refused> {
+        Self::parse(&query.replace('+', "%20")).ok_or_else(not_utf8)
+    }
+
     /// All parameters.
     pub(super) fn pairs(&self) -> &[(String, String)] {
         &self.0
@@ -173,8 +182,8 @@ impl<S: Sync> FromRequest<S> for Posted {
             of.as_bytes()
                 .starts_with(b"application/x-www-form-urlencoded")
         }) {
-            let form = std::str::from_utf8(&body).ok().and_then(Query::parse);
-            query.0.extend(form.ok_or_else(not_utf8)?.0);
+            let form = std::str::from_utf8(&body).map_err(|_| not_utf8())?;
+            query.0.extend(Query::form(form)?.0);
         }
         Ok(Self(query))
     }

@@ -9,14 +9,11 @@ use axum::response::Response;
 use prost_types::value::Kind;
 
 use super::json::Layout;
-use super::{ServerState, Shared, answer};
+use super::{ServerState, Shared, VERSION, answer};
 use crate::config::json::write_string;
 use crate::proto::envoy::config::core::v3::node::UserAgentVersionType;
 use crate::proto::envoy::config::core::v3::{Locality, Node};
 use crate::stats::{Gauge, Sample};
-
-/// Name and version of this program.
-const VERSION: &str = concat!("xds-health/", env!("CARGO_PKG_VERSION"));
 
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let state = shared.state();
