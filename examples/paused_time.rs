@@ -65,7 +65,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let any = CheckerConfig::Custom(TypedConfig::default());
     let mut check = HealthCheck::new(any, second, 60 * second, 3, 2);
     check.unhealthy_edge_interval = 10 * second;
-    check.no_traffic_interval = 60 * second;
     let config = ClusterConfig::new("games", Discovery::Dynamic).with_health_check(check);
     let hosts = Played::default();
     let update = Update::new(

@@ -86,14 +86,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         servers.push(serve().await?);
     }
     let second = Duration::from_secs(1);
-    let mut check = HealthCheck::new(
-        CheckerConfig::udp(b"ping", b"pong")?,
-        second,
-        second / 5,
-        2,
-        2,
-    );
-    check.no_traffic_interval = second / 5;
+    let checker = CheckerConfig::udp(b"ping", b"pong")?;
+    let check =
+        HealthCheck::new(checker, second, second / 5, 2, 2).with_no_traffic_interval(second / 5);
     let config = ClusterConfig::new("answers", Discovery::Dynamic).with_health_check(check);
     let engine = Engine::start(Options::default(), Arc::new(Stats::default()))?;
     let update = Registry::default().build(config)?;

@@ -8,7 +8,7 @@ use prost_types::Any;
 
 use super::error::Report;
 use super::text::Document;
-use super::{ConfigError, Payload, PayloadError, Warnings, wire};
+use super::{ConfigError, IntervalLimits, Payload, PayloadError, Warnings, wire};
 use crate::proto::envoy::config::core::v3::HealthCheck as HealthCheckMessage;
 use crate::proto::envoy::config::core::v3::health_check::custom_health_check::ConfigType;
 use crate::proto::envoy::config::core::v3::health_check::{CustomHealthCheck, HealthChecker};
@@ -74,8 +74,10 @@ impl CheckerConfig {
     /// # fn main() -> Result<(), xds_health::config::PayloadError> {
     /// let checker = CheckerConfig::udp(b"ping", b"pong")?;
     /// let second = Duration::from_secs(1);
-    /// let mut check = HealthCheck::new(checker, second, 5 * second, 3, 2);
-    /// check.unhealthy_interval = second;
+    /// let check = HealthCheck::new(checker, second, 5 * second, 3, 2)
+    ///     .with_no_traffic_interval(10 * second)
+    ///     .with_unhealthy_interval(second);
+    /// assert_eq!(check.unhealthy_edge_interval, second);
     /// # Ok(())
     /// # }
     /// ```
@@ -149,7 +151,8 @@ impl HealthCheck {
 
     /// A check by `checker` with the four required values and defaults for all else.
     ///
-    /// Durations below 1 ms are taken as 1 ms.
+    /// Durations below 1 ms are taken as 1 ms. Until the cluster has had traffic, hosts are checked once a minute:
+    /// see [`HealthCheck::with_no_traffic_interval`].
     pub fn new(
         checker: CheckerConfig,
         timeout: Duration,
@@ -180,6 +183,32 @@ impl HealthCheck {
             event_sinks: Vec::new(),
             checker,
         }
+    }
+
+    /// The same under a name, which tells it from others of its cluster.
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The same with another `no_traffic_interval`, and a `no_traffic_healthy_interval` that follows it.
+    pub fn with_no_traffic_interval(mut self, interval: Duration) -> Self {
+        self.no_traffic_interval = interval.max(IntervalLimits::FLOOR);
+        self.no_traffic_healthy_interval = self.no_traffic_interval;
+        self
+    }
+
+    /// The same with another `unhealthy_interval`, and an `unhealthy_edge_interval` that follows it.
+    pub fn with_unhealthy_interval(mut self, interval: Duration) -> Self {
+        self.unhealthy_interval = interval.max(IntervalLimits::FLOOR);
+        self.unhealthy_edge_interval = self.unhealthy_interval;
+        self
+    }
+
+    /// The same with an `interval_jitter`: each interval is longer by a random part of it.
+    pub fn with_interval_jitter(mut self, jitter: Duration) -> Self {
+        self.interval_jitter = jitter;
+        self
     }
 
     /// Checks a message.

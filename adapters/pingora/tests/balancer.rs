@@ -46,8 +46,8 @@ async fn a_balancer_chooses_among_the_hosts_that_pass() {
 
     let checker = CheckerConfig::udp(b"ping", b"pong").unwrap();
     let second_long = Duration::from_secs(1);
-    let mut check = HealthCheck::new(checker, 5 * second_long, second_long / 10, 1, 1);
-    check.no_traffic_interval = second_long / 10;
+    let check = HealthCheck::new(checker, 5 * second_long, second_long / 10, 1, 1)
+        .with_no_traffic_interval(second_long / 10);
     let config = ClusterConfig::new("web", Kind::Dynamic).with_health_check(check);
     let engine = Engine::start(Options::default(), Arc::new(Stats::default())).unwrap();
     let update = Registry::default().build(config).unwrap();
