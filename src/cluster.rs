@@ -396,6 +396,12 @@ impl Clusters {
         }
     }
 
+    /// Whether a session has completed no attempt.
+    pub fn first_check(&self, id: SessionId) -> bool {
+        let slot = self.sessions.get(id.index());
+        slot.is_some_and(|slot| slot.session.first_check())
+    }
+
     /// The cluster and the position of the check that a session belongs to.
     pub fn check_of(&self, id: SessionId) -> Option<(ClusterId, usize)> {
         let slot = self.sessions.get(id.index())?;

@@ -22,11 +22,14 @@ use crate::stats::Stats;
 
 mod capacity;
 mod clock;
+mod due;
+mod early;
 mod eligible;
 mod entry;
 mod handle;
 mod journal;
 mod options;
+mod pace;
 mod queue;
 mod reactor;
 mod reader;
@@ -140,6 +143,7 @@ impl Engine {
             (0..count).map(|_| mpsc::channel(CHANGES)).unzip();
         let (alive, running) = watch::channel(());
         let shared = Shared {
+            spares: options.spare_sockets.div_ceil(count),
             journal: options.journal,
             events: Arc::new(Broadcast::new(options.events)),
             stats: Arc::clone(&stats),

@@ -2,15 +2,16 @@
 //!
 //! Each key has at most one deadline. Setting, moving and clearing one costs the same however many there
 //! are; a key costs twelve bytes, since its deadline stays with its owner and is asked for when a slot is
-//! opened. Six levels of 64 slots reach two years; what is later waits in the last level and is looked at
-//! again. Nothing fires early: deadlines are rounded up to the next tick.
+//! opened. Five levels of 256 slots reach 34 years; what is later waits in the last level and is looked at
+//! again. A key that is set a minute ahead at most moves once, with those of the same quarter of a second, so
+//! that no turn has to move very many. Nothing fires early: deadlines are rounded up to the next tick.
 
 use std::time::{Duration, Instant};
 
 const NONE: u32 = u32::MAX;
-const BITS: u32 = 6;
+const BITS: u32 = 8;
 const SLOTS: usize = 1 << BITS;
-const LEVELS: u32 = 6;
+const LEVELS: u32 = 5;
 const REACH: u64 = 1 << (BITS * LEVELS);
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ impl Link {
 pub struct Wheel {
     origin: Instant,
     now: u64,
-    occupied: [u64; LEVELS as usize],
+    occupied: [Occupied; LEVELS as usize],
     heads: Box<[u32; SLOTS * LEVELS as usize]>,
     links: Vec<Link>,
 }
@@ -46,7 +47,7 @@ impl Wheel {
         Self {
             origin,
             now: 0,
-            occupied: [0; LEVELS as usize],
+            occupied: [Occupied::default(); LEVELS as usize],
             heads: Box::new([NONE; SLOTS * LEVELS as usize]),
             links: Vec::new(),
         }
@@ -80,7 +81,7 @@ impl Wheel {
         if prev == NONE {
             self.heads[slot as usize] = next;
             if next == NONE {
-                self.occupied[slot as usize / SLOTS] &= !(1 << (slot as usize % SLOTS));
+                self.occupied[slot as usize / SLOTS].clear(slot as usize % SLOTS);
             }
         } else {
             self.links[prev as usize].next = next;
@@ -106,7 +107,7 @@ impl Wheel {
             self.now = tick;
             let index = level * SLOTS + slot;
             let mut key = std::mem::replace(&mut self.heads[index], NONE);
-            self.occupied[level] &= !(1 << slot);
+            self.occupied[level].clear(slot);
             while key != NONE {
                 let next = self.links[key as usize].next;
                 self.links[key as usize] = Link::EMPTY;
@@ -137,40 +138,66 @@ impl Wheel {
         let tick = tick.min(self.now.saturating_add(REACH - 1));
         let differs = (self.now ^ tick) | (SLOTS as u64 - 1);
         let level = ((63 - differs.leading_zeros()) / BITS).min(LEVELS - 1);
-        let slot = slot_at(tick, level);
+        let slot = slot_at(tick, BITS * level);
         let level = level as usize;
         let index = level * SLOTS + slot;
         let head = std::mem::replace(&mut self.heads[index], key);
         if head != NONE {
             self.links[head as usize].prev = key;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "there are 384 slots")]
+        #[expect(clippy::cast_possible_truncation, reason = "there are 1280 slots")]
         let slot_of_key = index as u16;
         self.links[key as usize] = Link {
             next: head,
             prev: NONE,
             slot: slot_of_key,
         };
-        self.occupied[level] |= 1 << slot;
+        self.occupied[level].set(slot);
     }
 
     /// The next slot that holds keys, and the tick at which it is to be opened.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         // Keys of a lower level are always due before those of a higher one: they share its current slot.
-        let level = self.occupied.iter().position(|slots| *slots != 0)?;
-        #[expect(clippy::cast_possible_truncation, reason = "there are six levels")]
-        let shift = BITS * level as u32;
-        let current = (self.now >> shift) % SLOTS as u64;
-        #[expect(clippy::cast_possible_truncation, reason = "below 64")]
-        let turned = self.occupied[level].rotate_right(current as u32);
-        let slot = (current + u64::from(turned.trailing_zeros())) % SLOTS as u64;
-        let range = 1_u64 << (shift + BITS);
-        let mut tick = (self.now & !(range - 1)) + (slot << shift);
-        if slot < current {
-            tick += range;
-        }
-        let slot = slot_at(slot, 0);
-        Some((level, slot, tick.max(self.now)))
+        let mut levels = self
+            .occupied
+            .iter()
+            .enumerate()
+            .zip((0..).step_by(BITS as usize));
+        levels.find_map(|((level, slots), shift)| {
+            let current = slot_at(self.now, shift);
+            let slot = slots.next_from(current)?;
+            let range = 1_u64 << (shift + BITS);
+            let mut tick = (self.now & !(range - 1)) + ((slot as u64) << shift);
+            if slot < current {
+                tick += range;
+            }
+            Some((level, slot, tick.max(self.now)))
+        })
+    }
+}
+
+/// Which slots of a level hold keys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Occupied([u64; SLOTS / WORD]);
+
+const WORD: usize = 64;
+
+impl Occupied {
+    fn set(&mut self, slot: usize) {
+        self.0[slot / WORD] |= 1 << (slot % WORD);
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.0[slot / WORD] &= !(1 << (slot % WORD));
+    }
+
+    /// The first of them from `slot` on, or else from the beginning.
+    fn next_from(&self, slot: usize) -> Option<usize> {
+        let first = slot / WORD;
+        let from_here = self.0[first] & (u64::MAX << (slot % WORD));
+        let others = (1..=self.0.len()).map(|i| (first + i) % self.0.len());
+        let mut words = std::iter::once((first, from_here)).chain(others.map(|i| (i, self.0[i])));
+        words.find_map(|(i, word)| (word != 0).then(|| i * WORD + word.trailing_zeros() as usize))
     }
 }
 
@@ -182,10 +209,10 @@ fn millis(duration: Duration) -> u64 {
         .saturating_add(duration.subsec_millis().into())
 }
 
-/// The slot of `level` that holds `tick`.
-#[expect(clippy::cast_possible_truncation, reason = "below 64")]
-fn slot_at(tick: u64, level: u32) -> usize {
-    ((tick >> (BITS * level)) % SLOTS as u64) as usize
+/// The slot that holds `tick` on the level whose slots are 2^`shift` ticks wide.
+#[expect(clippy::cast_possible_truncation, reason = "below 256")]
+fn slot_at(tick: u64, shift: u32) -> usize {
+    ((tick >> shift) % SLOTS as u64) as usize
 }
 
 #[cfg(test)]

@@ -85,7 +85,8 @@ impl HostView {
     }
 }
 
-const WIDTH: usize = 64;
+/// Few enough that a change of one host anywhere copies little, enough that the tree weighs little.
+const WIDTH: usize = 32;
 
 type Leaf = Vec<Option<HostView>>;
 type Branch = Vec<Arc<Leaf>>;
@@ -384,8 +385,8 @@ mod tests {
             list.push(view(port));
         }
         let published = list.clone();
-        list.get_mut(70).unwrap().flags = HealthFlags::FAILED_ACTIVE_HC;
-        assert_eq!(published.get(70).unwrap().flags, HealthFlags::NONE);
+        list.get_mut(40).unwrap().flags = HealthFlags::FAILED_ACTIVE_HC;
+        assert_eq!(published.get(40).unwrap().flags, HealthFlags::NONE);
         let leaf = |list: &HostList, i: usize| Arc::as_ptr(&list.branches[0][i]);
         assert_eq!(leaf(&list, 0), leaf(&published, 0));
         assert_ne!(leaf(&list, 1), leaf(&published, 1));

@@ -37,7 +37,17 @@ impl Bed {
         hosts: Vec<Host>,
         bind: Option<BindConfig>,
     ) -> Self {
-        let options = Options::default().with_seed(1);
+        Self::running(Options::default(), payloads, check, hosts, bind).await
+    }
+
+    async fn running(
+        options: Options,
+        payloads: (&[u8], &[u8]),
+        check: HealthCheck,
+        hosts: Vec<Host>,
+        bind: Option<BindConfig>,
+    ) -> Self {
+        let options = options.with_seed(1);
         let engine = Engine::start(options, Arc::new(Stats::default())).unwrap();
         let hosts = hosts.into_iter().map(Arc::new).collect();
         let mut config = ClusterConfig::new("c", Discovery::Static(hosts)).with_health_check(check);
@@ -220,8 +230,16 @@ async fn a_late_answer_satisfies_no_later_attempt() {
 
 #[tokio::test]
 async fn a_second_answer_to_an_attempt_satisfies_no_later_one() {
+    for spare_sockets in [0, 1] {
+        answer_twice(spare_sockets).await;
+    }
+}
+
+async fn answer_twice(spare_sockets: usize) {
     let peer = Peer::new().await;
-    let bed = Bed::of(vec![peer.host()]).await;
+    let options = Options::default().with_spare_sockets(spare_sockets);
+    let payloads = (&b"ping"[..], &b"pong"[..]);
+    let bed = Bed::running(options, payloads, quick(), vec![peer.host()], None).await;
     let mut earlier = Vec::new();
     for _ in 0..3 {
         let (_, from) = peer.next().await;
@@ -241,6 +259,39 @@ async fn a_second_answer_to_an_attempt_satisfies_no_later_one() {
     peer.next().await;
     let session = bed.cluster.explain(&peer.host().address).await.unwrap();
     assert_eq!(session[0].sessions[0].failures, 1);
+}
+
+#[tokio::test]
+async fn many_hosts_are_checked_by_answers_that_were_there_before_their_sockets_were_watched() {
+    for spare_sockets in [0, 8] {
+        let peers: Vec<Peer> = peers(20).await;
+        let options = Options::default().with_spare_sockets(spare_sockets);
+        let payloads = (&b"ping"[..], &b"pong"[..]);
+        let hosts = peers.iter().map(Peer::host).collect();
+        let bed = Bed::running(options, payloads, patient(), hosts, None).await;
+        for peer in &peers {
+            let (_, from) = peer.next().await;
+            peer.answer(from, b"nope").await;
+            peer.answer(from, b"pong").await;
+        }
+        until(&bed.cluster, |views| {
+            views.len() == 20 && views.iter().all(|v| v.verdict() == Verdict::Healthy)
+        })
+        .await;
+        let samples = bed.engine.stats().samples();
+        let failures = samples
+            .iter()
+            .find(|s| s.name == "cluster.c.health_check.failure");
+        assert!(failures.is_some_and(|s| !s.used), "{failures:?}");
+    }
+}
+
+async fn peers(count: usize) -> Vec<Peer> {
+    let mut peers = Vec::new();
+    for _ in 0..count {
+        peers.push(Peer::new().await);
+    }
+    peers
 }
 
 #[tokio::test]

@@ -32,6 +32,12 @@ struct Inner {
     waiting: AtomicU8,
     /// What it waits for is its own: others need not wait for it.
     alone: AtomicBool,
+    /// An answer may be looked for a little later, before the socket is watched.
+    looks_later: AtomicBool,
+    /// It is to be polled again a little later.
+    again: AtomicBool,
+    /// Whether sockets are left for later attempts at all.
+    keeps_spares: bool,
     /// Whether `saw` holds something.
     has_seen: AtomicBool,
     /// Whether `spare` holds something.
@@ -97,10 +103,18 @@ impl Waiting {
 
 impl AttemptIo {
     /// For attempts whose sockets are watched by `registry` under `token`.
-    pub(crate) fn new(registry: Arc<Registry>, token: Token, buffer: Arc<Mutex<Vec<u8>>>) -> Self {
+    pub(crate) fn new(
+        registry: Arc<Registry>,
+        token: Token,
+        buffer: Arc<Mutex<Vec<u8>>>,
+        keeps_spares: bool,
+    ) -> Self {
         Self(Arc::new(Inner {
             registry,
             token,
+            looks_later: AtomicBool::default(),
+            again: AtomicBool::default(),
+            keeps_spares,
             sent: AtomicBool::default(),
             last_look: AtomicBool::default(),
             waiting: AtomicU8::default(),
@@ -188,8 +202,30 @@ impl AttemptIo {
         f(&mut buffer[..len])
     }
 
-    /// Another attempt begins.
-    pub(crate) fn begin(&self) {
+    /// Whether the attempt may do without having its socket watched at first, and be polled again a little later
+    /// if it so asks: by then most answers are there, if hosts are near.
+    pub(super) fn looks_later(&self) -> bool {
+        self.0.looks_later.load(Relaxed)
+    }
+
+    /// Has the attempt polled again a little later.
+    pub(super) fn look_again(&self) {
+        self.0.again.store(true, Relaxed);
+    }
+
+    /// Whether it is to be polled again a little later. Told once.
+    pub(crate) fn take_again(&self) -> bool {
+        let again = self.0.again.load(Relaxed);
+        if again {
+            self.0.again.store(false, Relaxed);
+        }
+        again
+    }
+
+    /// Another attempt begins, which may look for an answer a little later.
+    pub(crate) fn begin(&self, looks_later: bool) {
+        self.0.looks_later.store(looks_later, Relaxed);
+        self.0.again.store(false, Relaxed);
         self.0.sent.store(false, Relaxed);
         self.0.last_look.store(false, Relaxed);
         self.0.waiting.store(Waiting::No.code(), Relaxed);
@@ -233,6 +269,11 @@ impl AttemptIo {
     pub(crate) fn take_seen(&self) -> Option<Reason> {
         self.0.has_seen.store(false, Relaxed);
         lock(&self.0.saw).take()
+    }
+
+    /// Whether a socket may be left to a later attempt.
+    pub(super) fn keeps_spares(&self) -> bool {
+        self.0.keeps_spares
     }
 
     /// A socket that an earlier attempt left.

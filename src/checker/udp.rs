@@ -1,10 +1,11 @@
 //! The UDP checker: one datagram out, one that equals `receive` back.
 //!
 //! Source: `envoy.extensions.health_checkers.udp.v3.UdpHealthCheck`. The matcher, [`UdpConfig::matches`], is
-//! a comparison of whole datagrams; all else here is about the socket. Each attempt has a local port of its
-//! own, given up when it ends, so that an answer to an earlier attempt finds nobody: Envoy keeps the old
-//! socket open until the next attempt, one for each host. Only with a fixed local port
+//! a comparison of whole datagrams; all else here is about the socket. Each attempt has a socket of its own,
+//! closed when it ends, so that an answer to an earlier attempt finds nobody: Envoy keeps the old socket
+//! open until the next attempt, one for each host. Only with a fixed local port
 //! (`upstream_bind_config.source_address` with a port) attempts share an address, and a late answer counts.
+//! If the driver is asked to keep sockets, a success leaves its socket to a later attempt, at another port.
 
 use std::io;
 use std::pin::Pin;
@@ -109,7 +110,7 @@ enum State {
     /// A connected socket from which nothing has left.
     Sending { socket: UdpSocket, watched: bool },
     /// The datagram is out.
-    Receiving(UdpSocket),
+    Receiving { socket: UdpSocket, watched: bool },
 }
 
 struct UdpAttempt {
@@ -128,7 +129,10 @@ impl Future for UdpAttempt {
             let step = match &this.state {
                 State::Opening => this.open(),
                 State::Sending { .. } => this.send(),
-                State::Receiving(_) => return this.receive(cx),
+                State::Receiving { .. } => match this.receive(cx) {
+                    Ok(polled) => return polled,
+                    Err(trouble) => Err(trouble),
+                },
             };
             match step {
                 Ok(()) => (),
@@ -158,7 +162,7 @@ impl UdpAttempt {
     }
 
     fn open(&mut self) -> Result<(), Trouble> {
-        let spare = || self.io.take_spare();
+        let spare = self.io.keeps_spares().then_some(|| self.io.take_spare());
         let (socket, watched) =
             UdpSocket::connect(&self.host.target, self.host.bind.as_deref(), spare)?;
         self.state = State::Sending { socket, watched };
@@ -170,33 +174,46 @@ impl UdpAttempt {
             return Ok(());
         };
         let sent = socket.send(self.host.config.send());
-        // The kernel's buffers: it says when there is room, or the driver's pace does.
-        let retry = matches!(sent, Err(Trouble::Wait));
-        let told_anew = !*watched && sent.is_ok();
-        if retry || told_anew {
-            self.io
-                .watch(socket, retry)
-                .map_err(|error| socket::trouble("epoll_ctl", &error))?;
+        if matches!(sent, Err(Trouble::Wait)) {
+            // The kernel says when there is room again. Of other buffers it does not: the driver's pace does.
+            watch(&self.io, socket, true)?;
             *watched = true;
-        }
-        if retry {
             socket.is_not_to_be_renewed();
         }
         sent?;
         self.io.sent();
+        let watched = *watched;
         if let State::Sending { socket, .. } = std::mem::replace(&mut self.state, State::Opening) {
-            self.state = State::Receiving(socket);
+            self.state = State::Receiving { socket, watched };
         }
-        if !self.io.last_look() {
-            // An answer that is there already is told of too: a look for it would be in vain mostly.
-            return Err(Trouble::Wait);
+        if self.io.last_look() {
+            return Ok(());
+        }
+        if !watched && self.io.looks_later() {
+            self.io.look_again();
+        } else {
+            self.watch()?;
+        }
+        // An answer that is there already is told of too: a look for it would be in vain mostly.
+        Err(Trouble::Wait)
+    }
+
+    /// Has the socket watched for an answer, if it is not yet.
+    fn watch(&mut self) -> Result<(), Trouble> {
+        if let State::Receiving { socket, watched } = &mut self.state
+            && !*watched
+        {
+            watch(&self.io, socket, false)?;
+            *watched = true;
+            // There is room for it, if there was none before.
+            self.io.sent();
         }
         Ok(())
     }
 
-    fn receive(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
-        let State::Receiving(socket) = &self.state else {
-            return Poll::Pending;
+    fn receive(&mut self, cx: &Context<'_>) -> Result<Poll<Outcome>, Trouble> {
+        let State::Receiving { socket, .. } = &self.state else {
+            return Ok(Poll::Pending);
         };
         let last = self.io.last_look();
         let mut small = [0; SMALL];
@@ -222,16 +239,19 @@ impl UdpAttempt {
                 Ok(true) => {
                     self.tell_mismatch();
                     self.leave_socket();
-                    return Poll::Ready(Outcome::SUCCESS);
+                    return Ok(Poll::Ready(Outcome::SUCCESS));
                 }
                 Ok(false) => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.tell_mismatch();
-                    return Poll::Pending;
+                    if !last {
+                        self.watch()?;
+                    }
+                    return Ok(Poll::Pending);
                 }
                 Err(error) => match socket::trouble("recv", &error) {
-                    Trouble::Failed(reason) => return Poll::Ready(Outcome::network(reason)),
                     Trouble::Short(_) | Trouble::Taken | Trouble::Wait => break,
+                    failed => return Err(failed),
                 },
             }
         }
@@ -239,13 +259,16 @@ impl UdpAttempt {
         if !last {
             cx.waker().wake_by_ref();
         }
-        Poll::Pending
+        Ok(Poll::Pending)
     }
 
-    /// Lets a later attempt have the socket, as good as new. Only after a success: what is still to come after
-    /// a failure is not known.
+    /// Lets a later attempt have the socket, as good as new, if sockets are kept at all. Only after a success:
+    /// what is still to come after a failure is not known.
     fn leave_socket(&mut self) {
-        if let State::Receiving(socket) = std::mem::replace(&mut self.state, State::Opening)
+        if self.io.keeps_spares()
+            && self.watch().is_ok()
+            && let State::Receiving { socket, .. } =
+                std::mem::replace(&mut self.state, State::Opening)
             && let Some(spare) = socket.renew()
         {
             self.io.leave_spare(spare);
@@ -258,4 +281,9 @@ impl UdpAttempt {
             self.io.saw(Reason::Mismatch(Arc::new(mismatch.clone())));
         }
     }
+}
+
+fn watch(io: &AttemptIo, socket: &UdpSocket, writable: bool) -> Result<(), Trouble> {
+    let watched = io.watch(socket, writable);
+    watched.map_err(|error| socket::trouble("epoll_ctl", &error))
 }

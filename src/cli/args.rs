@@ -115,6 +115,9 @@ pub(super) struct RunArgs {
     /// Attempts that may run at once; default as many as descriptors and local ports allow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_in_flight: Option<u32>,
+    /// Sockets kept for later attempts after a success, in place of a new one for each; Linux only
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub(super) spare_sockets: u16,
     #[command(flatten)]
     pub(super) log: LogArgs,
 }

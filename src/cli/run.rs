@@ -75,6 +75,7 @@ fn options(args: &RunArgs) -> Options {
     let options = Options::default()
         .with_shards(shards)
         .with_journal(JOURNAL)
+        .with_spare_sockets(args.spare_sockets.into())
         .with_traffic(match args.traffic {
             TrafficArg::Always => Traffic::Always,
             TrafficArg::Never => Traffic::WhenNoted,

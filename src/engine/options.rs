@@ -21,6 +21,9 @@ pub struct Options {
     /// descriptors and of local ports allow, when some are left to the rest of the process. Further ones wait
     /// for their turn.
     pub max_in_flight: Option<usize>,
+    /// Sockets of attempts that have succeeded that are kept for later ones, of all shards; default 0: each
+    /// attempt opens a socket and closes it. See [`Options::with_spare_sockets`].
+    pub spare_sockets: usize,
     /// Whether clusters count as having had traffic.
     pub traffic: Traffic,
     /// Where jitter starts from; random by default.
@@ -38,6 +41,7 @@ impl Default for Options {
         Self {
             shards: 1,
             max_in_flight: None,
+            spare_sockets: 0,
             traffic: Traffic::default(),
             seed: None,
             journal: 0,
@@ -56,6 +60,19 @@ impl Options {
     /// The same with at most so many attempts at once.
     pub fn with_max_in_flight(mut self, attempts: usize) -> Self {
         self.max_in_flight = Some(attempts);
+        self
+    }
+
+    /// The same with up to so many sockets kept for later attempts, in place of a new socket for each, which is
+    /// the rule of the UDP health check. Linux only; others go on opening sockets. A few hundred are enough.
+    ///
+    /// It spares a third of the CPU time and more. A socket is kept after a success only: it is parted from its
+    /// host, which gives its port up, and looked at once more; if there was anything to be read, it is closed.
+    /// What comes from another host than the one it was then connected to is passed over. What is left is this: an
+    /// answer that the kernel was handing over in that very moment to the same socket, if the next attempt on it
+    /// goes to the same host. Sockets with an `upstream_bind_config` are never kept.
+    pub fn with_spare_sockets(mut self, sockets: usize) -> Self {
+        self.spare_sockets = sockets;
         self
     }
 

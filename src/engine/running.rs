@@ -23,9 +23,6 @@ const SLOT_BITS: u32 = 20;
 /// How many attempts may run at once at most.
 pub(super) const MOST: usize = 1 << SLOT_BITS;
 
-/// Sockets kept for attempts to come: as many as begin in a turn or two.
-const SPARES: usize = 256;
-
 /// The future of an attempt, with all that it needs.
 pub(super) enum Run {
     /// It ends with its checker.
@@ -150,17 +147,21 @@ pub(super) struct Attempts {
     free: Vec<usize>,
     /// Free slots with a socket that an earlier attempt left: these are taken first.
     warm: Vec<usize>,
+    /// How many of these there may be.
+    spares: usize,
     registry: Arc<Registry>,
     buffer: Arc<Mutex<Vec<u8>>>,
     woken: Arc<Woken>,
 }
 
 impl Attempts {
-    pub(super) fn new(registry: Arc<Registry>) -> Self {
+    /// None yet. Up to `spares` sockets that attempts leave are kept for those to come.
+    pub(super) fn new(registry: Arc<Registry>, spares: usize) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
             warm: Vec::new(),
+            spares,
             registry,
             buffer: Arc::default(),
             woken: Arc::default(),
@@ -196,6 +197,7 @@ impl Attempts {
                     Arc::clone(&self.registry),
                     Token(slot),
                     Arc::clone(&self.buffer),
+                    self.spares > 0,
                 ),
                 waker: Waker::from(Arc::new(SlotWaker {
                     slot,
@@ -217,11 +219,12 @@ impl Attempts {
         &mut self,
         id: AttemptId,
         (session, tag, span): (SessionId, u32, Span),
+        looks_later: bool,
         run: impl FnOnce(AttemptIo) -> Run,
     ) -> Option<usize> {
         let slot = slot_of(id);
         let place = &mut self.slots[slot];
-        place.io.begin();
+        place.io.begin(looks_later);
         let io = place.io.clone();
         let run = guard(|| span.in_scope(|| run(io)))?;
         place.attempt = Some(Running {
@@ -294,6 +297,20 @@ impl Attempts {
         }
     }
 
+    /// Whether an attempt runs in `slot`.
+    pub(super) fn runs(&self, slot: usize) -> bool {
+        self.slots
+            .get(slot)
+            .is_some_and(|place| place.attempt.is_some())
+    }
+
+    /// Whether the attempt in `slot` asked to be polled again a little later. Told once.
+    pub(super) fn looks_again(&self, slot: usize) -> bool {
+        self.slots
+            .get(slot)
+            .is_some_and(|place| place.io.take_again())
+    }
+
     /// When the attempt in `slot` was sent, if it runs and was.
     pub(super) fn sent(&self, slot: usize) -> Option<Instant> {
         self.slots.get(slot)?.attempt.as_ref()?.sent
@@ -336,7 +353,7 @@ impl Attempts {
         let io = &self.slots[slot].io;
         if !io.has_spare() {
             self.free.push(slot);
-        } else if self.warm.len() < SPARES {
+        } else if self.warm.len() < self.spares {
             self.warm.push(slot);
         } else {
             io.close_spare();
@@ -403,7 +420,7 @@ mod tests {
     fn begun(sends_at: usize, keeps: bool) -> (Attempts, usize) {
         let poll = mio::Poll::new().unwrap();
         let registry = poll.registry().try_clone().unwrap();
-        let mut attempts = Attempts::new(Arc::new(registry));
+        let mut attempts = Attempts::new(Arc::new(registry), 0);
         let id = attempts.next_id().unwrap();
         let session = SessionId::FIRST;
         let run = |io: AttemptIo| {
@@ -413,7 +430,8 @@ mod tests {
             }
             Run::Once(Box::pin(async move { checker.attempt(&io).await }))
         };
-        let slot = attempts.begin(id, (session, 0, Span::none()), run).unwrap();
+        let named = (session, 0, Span::none());
+        let slot = attempts.begin(id, named, false, run).unwrap();
         (attempts, slot)
     }
 

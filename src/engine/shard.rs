@@ -14,9 +14,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Span;
 
 use super::clock;
+use super::due::Due;
+use super::early::Early;
 use super::entry::{Entry, Live};
 use super::journal::{Ending, Journal, PastAttempt};
-use super::queue::{Queue, TOGETHER};
+use super::pace::Pace;
+use super::queue::TOGETHER;
 use super::reactor::Reactor;
 use super::running::{self, Attempts, Polled, Report, Run};
 use super::told::Explanation;
@@ -104,6 +107,8 @@ pub(super) struct Runtime {
 pub(super) struct Shared {
     /// How many attempts each of them notes.
     pub(super) journal: usize,
+    /// Sockets that a shard keeps for attempts to come.
+    pub(super) spares: usize,
     /// Events of all clusters.
     pub(super) events: Arc<Broadcast>,
     pub(super) stats: Arc<Stats>,
@@ -156,9 +161,14 @@ pub(super) struct Shard {
     attempts: Attempts,
     reactor: Reactor,
     /// Sessions whose attempts are due and wait for their turn.
-    queue: Queue,
+    queue: Due,
+    pace: Pace,
+    /// The turn before was followed by this one at once.
+    spent: bool,
     /// Slots to be polled; empty but for its room between turns.
     ready: Vec<usize>,
+    /// Slots of attempts whose answers are looked for before their sockets are watched.
+    early: Early,
     /// Slots of attempts that wait for room.
     waiting: VecDeque<usize>,
     /// Attempts that wait for what others do not need.
@@ -196,6 +206,7 @@ impl Shard {
     ) -> Self {
         let Shared {
             journal,
+            spares,
             events,
             stats,
             alive,
@@ -206,10 +217,13 @@ impl Shard {
             index: share.index(),
             clusters: Clusters::new(clock::now(), share, seed),
             runtimes: Vec::new(),
-            attempts: Attempts::new(Arc::clone(reactor.registry())),
+            attempts: Attempts::new(Arc::clone(reactor.registry()), spares),
             reactor,
-            queue: Queue::default(),
+            queue: Due::default(),
+            pace: Pace::new(clock::now()),
+            spent: false,
             ready: Vec::new(),
+            early: Early::new(),
             waiting: VecDeque::new(),
             aside: VecDeque::new(),
             kept: HashMap::new(),
@@ -265,18 +279,20 @@ impl Shard {
             return Next::End;
         }
         let now = clock::now();
+        self.pace.pass(now, std::mem::take(&mut self.spent));
         self.clusters.handle_timeout(now);
         self.act(now);
         self.poll_ready();
+        self.look_for_answers(now);
         self.look_for_room();
         self.start_attempts();
         self.publish();
         self.count();
         if !self.busy() {
-            let deadline = self.next_deadline();
-            self.to_wait = deadline.map_or(Duration::MAX, |at| {
-                at.saturating_duration_since(clock::now())
-            });
+            let now = clock::now();
+            self.pace.pass(now, true);
+            let deadline = self.next_deadline(now);
+            self.to_wait = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(now));
             if self.attempts.len() == 0 && self.to_wait > KEEP_SPARES {
                 self.attempts.close_spares();
             }
@@ -287,6 +303,7 @@ impl Shard {
         {
             tracing::error!(%error, "poller failed");
         }
+        self.spent = true;
         Next::Turn
     }
 
@@ -311,7 +328,12 @@ impl Shard {
 
     /// Whether there is something to do without waiting for it.
     fn busy(&self) -> bool {
-        self.reset.is_some() || (!self.queue.is_empty() && self.has_room())
+        self.reset.is_some() || (self.may_begin() && self.has_room())
+    }
+
+    /// Whether an attempt is due and may begin, if there is room.
+    fn may_begin(&self) -> bool {
+        self.queue.may_pop(self.pace.wait().is_some())
     }
 
     fn has_room(&self) -> bool {
@@ -375,14 +397,23 @@ impl Shard {
         polled
     }
 
-    fn next_deadline(&self) -> Option<Instant> {
-        let room = self.anyone_waits().then(|| clock::now() + LOOK_FOR_ROOM);
+    fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        let room = self.anyone_waits().then(|| now + LOOK_FOR_ROOM);
+        let first = self
+            .pace
+            .wait()
+            .filter(|_| self.queue.has_first() && self.has_room());
+        let first = first.map(|wait| now + wait);
         let publish = self
             .published
             .filter(|_| self.clusters.has_changed())
             .map(|at| at + PUBLISH_EVERY);
         let timer = self.clusters.poll_timeout();
-        [room, publish, timer].into_iter().flatten().min()
+        let early = self.early.next();
+        [room, first, publish, timer, early]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Takes changes that wait; false when there will be no more.
@@ -485,7 +516,8 @@ impl Shard {
                 Action::Start(session) => {
                     // One that is gone by now has nothing to begin.
                     if let Some((cluster, _)) = self.clusters.check_of(session) {
-                        self.queue.push(cluster, session);
+                        let first = self.clusters.first_check(session);
+                        self.queue.push(cluster, session, first);
                     }
                 }
                 Action::Expire(_, attempt) => {
@@ -534,6 +566,14 @@ impl Shard {
         self.ready = ready;
     }
 
+    /// Polls attempts that were sent a little earlier.
+    fn look_for_answers(&mut self, now: Instant) {
+        while let Some(slot) = self.early.pop(now) {
+            self.poll(slot);
+            self.early.looked(!self.attempts.runs(slot));
+        }
+    }
+
     /// Polls attempts that wait for room, the longest waiting first, until one finds none.
     fn look_for_room(&mut self) {
         for _ in 0..self.waiting.len() {
@@ -562,6 +602,7 @@ impl Shard {
     }
 
     fn start_attempts(&mut self) {
+        let due = self.queue.len();
         let mut now = None;
         for begun in 0..STARTS {
             if !self.has_room() {
@@ -571,15 +612,16 @@ impl Shard {
                 // Few enough to be in the caches still when the last one's turn comes.
                 self.clusters.fetch(self.queue.next());
             }
-            let Some(session) = self.queue.pop() else {
+            let Some(session) = self.queue.pop(self.pace.wait().is_some()) else {
                 return;
             };
-            now = self.start(now.unwrap_or_else(clock::now), session);
+            let looks_later = self.early.is_worthwhile(due);
+            now = self.start(now.unwrap_or_else(clock::now), session, looks_later);
         }
     }
 
     /// Begins an attempt, and tells what the clock said when it had been sent.
-    fn start(&mut self, now: Instant, session: SessionId) -> Option<Instant> {
+    fn start(&mut self, now: Instant, session: SessionId, looks_later: bool) -> Option<Instant> {
         let id = self.attempts.next_id()?;
         let Some(started) = self.clusters.start(now, session, id) else {
             return Some(now);
@@ -613,7 +655,8 @@ impl Shard {
                 None if checker.keeps_connections() => Run::keeping(checker.for_host(target), io),
                 None => Run::Once(checker.only_attempt(target, io)),
             };
-            self.attempts.begin(id, (session, tag, span), run)
+            self.attempts
+                .begin(id, (session, tag, span), looks_later, run)
         });
         if late {
             self.tell_overload(now);
@@ -621,7 +664,13 @@ impl Shard {
         match slot {
             Some(slot) => {
                 self.poll(slot);
-                self.attempts.sent(slot)
+                let sent = self.attempts.sent(slot);
+                if let Some(sent) = sent
+                    && self.attempts.looks_again(slot)
+                {
+                    self.early.push(sent, slot);
+                }
+                sent
             }
             None => {
                 let report = Report {

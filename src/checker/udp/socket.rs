@@ -37,24 +37,24 @@ pub(super) struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// A socket connected to `target`, bound as `bind` says; `spare` may give one for it. Tells too whether it
-    /// is watched already.
+    /// A socket connected to `target`, bound as `bind` says. If sockets are kept for later attempts, `spare` may
+    /// have one. Tells too whether it is watched already.
     pub(super) fn connect(
         target: &Address,
         bind: Option<&BindConfig>,
-        spare: impl FnOnce() -> Option<Spare>,
+        spare: Option<impl FnOnce() -> Option<Spare>>,
     ) -> Result<(Self, bool), Trouble> {
-        if let (Address::Ip(peer), None) = (target, bind)
-            && renews(*peer)
-        {
-            let spare = spare().filter(|spare| spare.v6 == peer.is_ipv6());
+        if let (Address::Ip(peer), None) = (target, bind) {
+            let renews = spare.is_some() && renews(*peer);
+            let spare = spare.filter(|_| renews).and_then(|spare| spare());
+            let spare = spare.filter(|spare| spare.v6 == peer.is_ipv6());
             let watched = spare.is_some();
             let socket = match spare {
                 Some(spare) => spare.socket,
                 None => open(Domain::for_address(*peer)).map_err(|e| trouble("socket", &e))?,
             };
             net::connect(&socket, peer).map_err(|errno| trouble("connect", &errno.into()))?;
-            let peer = Some(*peer);
+            let peer = renews.then_some(*peer);
             return Ok((Self { socket, peer }, watched));
         }
         let socket = connect(target, bind)?;
