@@ -22,6 +22,8 @@ use common::responder::{self, Responder};
 
 mod common;
 
+/// Sockets that are kept where that is asked for.
+const SPARES: usize = 256;
 /// Long enough for CPU time that is told in hundredths of a second.
 const ENVOY_WINDOW: Duration = Duration::from_secs(4);
 
@@ -43,7 +45,8 @@ fn main() {
         let row = match &*column {
             "bare" => plan.bare(responder.port, Pace::InFlight(plan.in_flight)),
             "paced" => plan.bare(responder.port, plan.pace()),
-            _ => plan.engine(responder.port),
+            "kept" => plan.engine(responder.port, SPARES),
+            _ => plan.engine(responder.port, 0),
         };
         println!("{row}, {} attempts", row.attempts);
         return;
@@ -51,7 +54,8 @@ fn main() {
     println!(
         "{} hosts every {:?}, so {:.0}/s. CPU microseconds of an attempt: sum (user + system).\n\
          bare: system calls only, {} at once, as fast as they go\n\
-         paced: the same at the engine's rate\n",
+         paced: the same at the engine's rate\n\
+         engine: a socket for each attempt, as bare; kept: sockets used again, if asked for\n",
         plan.hosts,
         plan.interval,
         plan.rate(),
@@ -61,22 +65,27 @@ fn main() {
     if with_envoy {
         println!("envoy: the same hosts, interval and responder\n");
     }
-    let columns = ["bare", "paced", "engine", "envoy"];
-    let columns = &columns[..if with_envoy { 4 } else { 3 }];
+    let columns = ["bare", "paced", "engine", "kept", "envoy"];
+    let columns = &columns[..if with_envoy { 5 } else { 4 }];
     print!("{:>6}", "round");
     for column in columns {
         print!(" {column:>21}");
     }
     println!(
-        "  engine/bare engine/paced{}",
-        if with_envoy { " envoy/engine" } else { "" }
+        "  engine/bare engine/paced   kept/bare{}",
+        if with_envoy {
+            " engine/envoy   kept/envoy"
+        } else {
+            ""
+        }
     );
     let mut all = vec![Vec::new(); columns.len()];
     for round in 1..=rounds {
         let mut rows = vec![
             plan.bare(responder.port, Pace::InFlight(plan.in_flight)),
             plan.bare(responder.port, plan.pace()),
-            plan.engine(responder.port),
+            plan.engine(responder.port, 0),
+            plan.engine(responder.port, SPARES),
         ];
         rows.extend(plan.envoy(responder.port));
         print!("{round:>6}");
@@ -96,12 +105,17 @@ fn main() {
 
 /// Ends a line with the ratios of its columns.
 fn ratios(columns: &[f64]) {
-    let [bare, paced, engine, envoy @ ..] = columns else {
+    let [bare, paced, engine, kept, envoy @ ..] = columns else {
         return;
     };
-    print!(" {:>12.2} {:>12.2}", engine / bare, engine / paced);
+    print!(
+        " {:>12.2} {:>12.2} {:>11.2}",
+        engine / bare,
+        engine / paced,
+        kept / bare
+    );
     for envoy in envoy {
-        print!(" {:>12.2}", envoy / engine);
+        print!(" {:>12.2} {:>12.2}", engine / envoy, kept / envoy);
     }
     println!();
 }
@@ -178,9 +192,11 @@ impl Plan {
         Some(Row::new(after - before, attempts))
     }
 
-    fn engine(&self, port: u16) -> Row {
+    /// An engine that keeps so many sockets for later attempts.
+    fn engine(&self, port: u16, spares: usize) -> Row {
         // Spread over the interval, so that the rate is steady.
-        let fleet = Fleet::start(fleet::check(self.interval, self.interval));
+        let check = fleet::check(self.interval, self.interval);
+        let fleet = Fleet::with(fleet::options().with_spare_sockets(spares), check);
         fleet.set_hosts(self.hosts, port);
         fleet.wait_for_successes(self.hosts as u64 * 3);
         let (before, done) = (Cpu::now(), fleet.check.success.value());

@@ -9,14 +9,20 @@
     reason = "a bench prints, ends at the first surprise and counts in floating point"
 )]
 
+use std::net::UdpSocket;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::args::Args;
 use common::fleet::{self, Fleet};
 use common::process::{self, Cpu, DescriptorWatch};
 use common::responder::{self, Responder};
-use xds_health::stats::HistogramView;
+use xds_health::cluster::{Clusters, Share, Update};
+use xds_health::config::{ClusterConfig, Discovery};
+use xds_health::event::Reason;
+use xds_health::host::{EdsHealth, Host};
+use xds_health::stats::{HistogramView, Stats};
 
 mod common;
 
@@ -27,12 +33,21 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MILLION: &str = "BENCH_MILLION";
 /// Descriptors of the run with few of them.
 const FEW: u64 = 1024;
+/// Views published for each row of `--publish`.
+const VIEWS: u32 = 200;
 
 fn main() -> ExitCode {
     responder::run_if_asked();
     let args = Args::new();
     if args.has("--few-descriptors") {
         return few_descriptors(&args);
+    }
+    if args.has("--silent") {
+        return silent(&args);
+    }
+    if args.has("--publish") {
+        publish(&args);
+        return ExitCode::SUCCESS;
     }
     let many = args.value("--hosts", if args.short() { 5_000 } else { 100_000 });
     let mut counts = vec![many / 100, many];
@@ -163,11 +178,123 @@ fn costs(counts: &[usize], args: &Args, port: u16) {
     }
 }
 
+/// Hosts that never answer: each fails by its own timeout, and none for want of a port or a descriptor.
+fn silent(args: &Args) -> ExitCode {
+    let hosts = args.value("--hosts", if args.short() { 5_000 } else { 100_000 });
+    let interval = args.value("--interval-s", if args.short() { 1 } else { 10 }) * SECOND;
+    let rounds: u64 = args.value("--rounds", 3);
+    // Nobody ever reads from it; what does not fit into its buffer is lost.
+    let nobody = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let mut check = fleet::check(interval, interval);
+    check.timeout = SECOND;
+    let watch = DescriptorWatch::start();
+    let fleet = Fleet::start(check);
+    fleet.set_hosts(hosts, nobody.local_addr().unwrap().port());
+    let counters = Arc::clone(&fleet.check);
+    let round = |wanted: u64| {
+        while counters.failure.value() < wanted {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        process::resident()
+    };
+    let first = round(hosts as u64);
+    let before = Cpu::now();
+    let last = round(hosts as u64 * rounds);
+    let (cpu, ended) = (Cpu::now() - before, counters.failure.value() - hosts as u64);
+    let lag = fleet.stats().engine.schedule_lag.view();
+    let (most, watching) = watch.stop();
+    let failed = fleet.stop();
+    let by_silence = counters.reasons[Reason::Silent.index()].value();
+    let waited: u64 = counters.shortages.iter().map(|c| c.value()).sum();
+    let grown = last as i64 - first as i64;
+    println!(
+        "{hosts} silent hosts every {interval:?}, timeout 1 s: {failed} attempts failed, {by_silence} of them by \
+         silence; {waited} waited for room; {most} descriptors at most\n\
+         {:.2} us of CPU time each; memory grew by {} KiB after the first round\n\
+         begun late by {}",
+        (cpu - watching).micros_per(ended),
+        grown >> 10,
+        quantiles(&lag)
+    );
+    let flat = grown < (hosts * 16) as i64;
+    if by_silence == failed && waited == 0 && counters.success.value() == 0 && flat {
+        println!("kept");
+        ExitCode::SUCCESS
+    } else {
+        println!("violated");
+        ExitCode::FAILURE
+    }
+}
+
+/// What it costs to show readers that some hosts of a cluster have changed, while they hold the view before.
+fn publish(args: &Args) {
+    println!(
+        "CPU microseconds to publish a view, by how many hosts changed, anywhere in the cluster"
+    );
+    let changed = [1_usize, 10, 100];
+    println!(
+        "{:>9} {:>9} {:>9} {:>9}",
+        "hosts", changed[0], changed[1], changed[2]
+    );
+    let many = args.value("--hosts", if args.short() { 5_000 } else { 100_000 });
+    for hosts in [many / 100, many] {
+        let now = Instant::now();
+        let stats = Stats::default();
+        let mut clusters = Clusters::new(now, Share::ALL, 1);
+        let config = ClusterConfig::new(fleet::CLUSTER, Discovery::Dynamic)
+            .with_health_check(fleet::check(HOUR, HOUR));
+        let name = Arc::clone(&config.name);
+        clusters.handle_update(
+            now,
+            Update::Cluster {
+                config: Arc::new(config),
+                stats: stats.cluster(&name, &name),
+                traffic: true,
+            },
+        );
+        let told = |health| {
+            move |index| {
+                let host = Host::new(fleet::address(index, 9));
+                Arc::new(host.with_eds_health(health))
+            }
+        };
+        let all = (0..hosts).map(told(EdsHealth::Healthy)).collect();
+        let cluster = Arc::clone(&name);
+        clusters.handle_update(
+            now,
+            Update::Reset {
+                cluster,
+                hosts: all,
+            },
+        );
+        let mut held = clusters.poll_part();
+        let row = changed.map(|count| {
+            let mut spent = Cpu::default();
+            for view in 0..VIEWS {
+                let health = [EdsHealth::Degraded, EdsHealth::Healthy][view as usize % 2];
+                let some = (0..count).map(|i| (i * hosts / count + view as usize) % hosts);
+                let hosts = some.map(told(health)).collect();
+                let cluster = Arc::clone(&name);
+                let before = Cpu::of_thread();
+                clusters.handle_update(now, Update::Upsert { cluster, hosts });
+                let next = clusters.poll_part();
+                spent = spent + (Cpu::of_thread() - before);
+                assert!(next.is_some(), "nothing has changed");
+                held = next;
+            }
+            spent.micros_per(VIEWS.into())
+        });
+        drop(held);
+        println!("{hosts:>9} {:>9.1} {:>9.1} {:>9.1}", row[0], row[1], row[2]);
+    }
+}
+
 /// Checks many more hosts than this process may have descriptors.
 fn few_descriptors(args: &Args) -> ExitCode {
+    let few = args.value("--descriptors", FEW);
     let limit = rustix::process::Rlimit {
-        current: Some(FEW),
-        maximum: Some(FEW),
+        current: Some(few),
+        maximum: Some(few),
     };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
     let hosts = args.value("--hosts", if args.short() { 5_000 } else { 50_000 });
@@ -175,31 +302,40 @@ fn few_descriptors(args: &Args) -> ExitCode {
     let rounds = args.value("--rounds", 3);
     let responder = Responder::start();
     let watch = DescriptorWatch::start();
-    // All first attempts are due at once: the worst that can be asked for.
-    let fleet = Fleet::start(fleet::check(interval, Duration::ZERO));
+    // All first attempts are due at once, the worst that can be asked for, unless they are to be spread.
+    let spread = if args.has("--spread") {
+        interval
+    } else {
+        Duration::ZERO
+    };
+    let fleet = Fleet::start(fleet::check(interval, spread));
     fleet.set_hosts(hosts, responder.port);
     fleet.wait_for_successes(hosts as u64);
+    let first = fleet.stats().engine.schedule_lag.view();
     let mut seen_unhealthy = 0;
     let begun = Instant::now();
     while begun.elapsed() < interval * rounds {
-        std::thread::sleep(Duration::from_millis(100));
+        // Looking at all hosts is not to take a noticeable part of the time.
+        std::thread::sleep(
+            (Duration::from_micros(2) * hosts as u32).max(Duration::from_millis(100)),
+        );
         let snapshot = fleet.engine().cluster(fleet::CLUSTER).unwrap().snapshot();
         let unhealthy = snapshot.hosts().filter(|host| !host.eligible()).count();
         seen_unhealthy = seen_unhealthy.max(unhealthy);
     }
     let attempts = fleet.check.attempt.value();
     let waited: u64 = fleet.check.shortages.iter().map(|c| c.value()).sum();
-    let lag = fleet.stats().engine.schedule_lag.view();
+    let lag = fleet.stats().engine.schedule_lag.view().since(&first);
     let (most, _) = watch.stop();
     let failed = fleet.stop();
     println!(
-        "{hosts} hosts every {interval:?} with {FEW} descriptors: {attempts} attempts, {failed} failed, \
+        "{hosts} hosts every {interval:?} with {few} descriptors: {attempts} attempts, {failed} failed, \
          {waited} waited for room; {seen_unhealthy} hosts unhealthy; {most} descriptors at most\n\
-         begun late by {}",
+         after the first round begun late by {}",
         quantiles(&lag)
     );
     let enough = attempts >= hosts as u64 * u64::from(rounds);
-    if failed == 0 && seen_unhealthy == 0 && (most as u64) < FEW && enough {
+    if failed == 0 && seen_unhealthy == 0 && (most as u64) < few && enough {
         println!("kept");
         ExitCode::SUCCESS
     } else {

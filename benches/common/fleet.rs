@@ -36,6 +36,14 @@ pub(crate) fn check(interval: Duration, initial_jitter: Duration) -> HealthCheck
     check
 }
 
+/// One shard, and the same jitter each time.
+pub(crate) fn options() -> Options {
+    Options::default()
+        .with_shards(1)
+        .with_seed(1)
+        .with_traffic(Traffic::Always)
+}
+
 /// An engine of one shard that checks one cluster.
 pub(crate) struct Fleet {
     runtime: Runtime,
@@ -49,14 +57,15 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// An engine with the cluster, still without hosts.
     pub(crate) fn start(check: HealthCheck) -> Self {
+        Self::with(options(), check)
+    }
+
+    /// The same with other options.
+    pub(crate) fn with(options: Options, check: HealthCheck) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
         let stats = Arc::new(Stats::default());
-        let options = Options::default()
-            .with_shards(1)
-            .with_seed(1)
-            .with_traffic(Traffic::Always);
         let engine = Engine::start_threads(options, Arc::clone(&stats)).unwrap();
         let cluster = ClusterConfig::new(CLUSTER, Discovery::Dynamic).with_health_check(check);
         let name = Arc::clone(&cluster.name);
