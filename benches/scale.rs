@@ -21,7 +21,7 @@ use common::responder::{self, Responder};
 use xds_health::cluster::{Clusters, Share, Update};
 use xds_health::config::{ClusterConfig, Discovery};
 use xds_health::event::Reason;
-use xds_health::host::{EdsHealth, Host};
+use xds_health::host::Host;
 use xds_health::stats::{HistogramView, Stats};
 
 mod common;
@@ -198,11 +198,9 @@ fn silent(args: &Args) -> ExitCode {
         process::resident()
     };
     let first = round(hosts as u64);
-    let before = Cpu::now();
     let last = round(hosts as u64 * rounds);
-    let (cpu, ended) = (Cpu::now() - before, counters.failure.value() - hosts as u64);
     let lag = fleet.stats().engine.schedule_lag.view();
-    let (most, watching) = watch.stop();
+    let (most, _) = watch.stop();
     let failed = fleet.stop();
     let by_silence = counters.reasons[Reason::Silent.index()].value();
     let waited: u64 = counters.shortages.iter().map(|c| c.value()).sum();
@@ -210,9 +208,8 @@ fn silent(args: &Args) -> ExitCode {
     println!(
         "{hosts} silent hosts every {interval:?}, timeout 1 s: {failed} attempts failed, {by_silence} of them by \
          silence; {waited} waited for room; {most} descriptors at most\n\
-         {:.2} us of CPU time each; memory grew by {} KiB after the first round\n\
+         memory grew by {} KiB after the first round\n\
          begun late by {}",
-        (cpu - watching).micros_per(ended),
         grown >> 10,
         quantiles(&lag)
     );
@@ -252,13 +249,10 @@ fn publish(args: &Args) {
                 traffic: true,
             },
         );
-        let told = |health| {
-            move |index| {
-                let host = Host::new(fleet::address(index, 9));
-                Arc::new(host.with_eds_health(health))
-            }
-        };
-        let all = (0..hosts).map(told(EdsHealth::Healthy)).collect();
+        let told =
+            |weight| move |index| Arc::new(Host::new(fleet::address(index, 9)).with_weight(weight));
+        let mut weight = 1;
+        let all = (0..hosts).map(told(weight)).collect();
         let cluster = Arc::clone(&name);
         clusters.handle_update(
             now,
@@ -271,9 +265,9 @@ fn publish(args: &Args) {
         let row = changed.map(|count| {
             let mut spent = Cpu::default();
             for view in 0..VIEWS {
-                let health = [EdsHealth::Degraded, EdsHealth::Healthy][view as usize % 2];
+                weight += 1;
                 let some = (0..count).map(|i| (i * hosts / count + view as usize) % hosts);
-                let hosts = some.map(told(health)).collect();
+                let hosts = some.map(told(weight)).collect();
                 let cluster = Arc::clone(&name);
                 let before = Cpu::of_thread();
                 clusters.handle_update(now, Update::Upsert { cluster, hosts });
@@ -310,7 +304,7 @@ fn few_descriptors(args: &Args) -> ExitCode {
     };
     let fleet = Fleet::start(fleet::check(interval, spread));
     fleet.set_hosts(hosts, responder.port);
-    fleet.wait_for_successes(hosts as u64);
+    fleet.wait_for_first_checks();
     let first = fleet.stats().engine.schedule_lag.view();
     let mut seen_unhealthy = 0;
     let begun = Instant::now();

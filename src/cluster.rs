@@ -134,6 +134,10 @@ struct Slot {
     check: u8,
 }
 
+// What ARCHITECTURE.md says of a host's bytes.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Slot>() <= 64 && size_of::<HostView>() <= 40);
+
 /// One check of a cluster and its counters.
 #[derive(Clone, Debug)]
 struct Check {

@@ -121,6 +121,14 @@ impl Fleet {
         }
     }
 
+    /// Waits until each host has been checked once.
+    pub(crate) fn wait_for_first_checks(&self) {
+        let cluster = self.engine.cluster(&self.name).unwrap();
+        while cluster.snapshot().is_empty() || !cluster.snapshot().initialized() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits until so many attempts have succeeded.
     pub(crate) fn wait_for_successes(&self, count: u64) {
         while self.check.success.value() < count {
