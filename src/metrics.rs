@@ -9,6 +9,9 @@ use ::metrics::{Label, counter, gauge, histogram};
 
 use crate::stats::{Histogram, HistogramView, Metrics};
 
+/// A stat's name and labels.
+type Named = (String, Vec<(&'static str, String)>);
+
 /// Gives stats to the recorder of the `metrics` facade, under their names with a prefix: `xds_health_` unless
 /// said otherwise.
 ///
@@ -28,7 +31,7 @@ use crate::stats::{Histogram, HistogramView, Metrics};
 pub struct Facade {
     prefix: String,
     /// What of each histogram was given already.
-    given: HashMap<(String, Vec<(&'static str, String)>), HistogramView>,
+    given: HashMap<Named, HistogramView>,
 }
 
 impl Default for Facade {
