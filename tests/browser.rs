@@ -246,6 +246,16 @@ async fn hosts_are_filtered_by_cluster_locality_and_state() {
             "{cluster} {locality} {state}"
         );
     }
+    // A tab that nobody sees does not follow.
+    for (hidden, live) in [(true, "paused"), (false, "live")] {
+        let seen = format!(
+            "Object.defineProperty(document, 'hidden', {{value: {hidden}, configurable: true}}); \
+             document.dispatchEvent(new Event('visibilitychange'))"
+        );
+        browser.run(&seen).await;
+        let told = format!("return document.getElementById('live').textContent === '{live}'");
+        browser.until(&told).await;
+    }
     // The choice is in the address, so that it can be told to others.
     browser
         .go(&scene.url("?cluster=games&state=unhealthy"))

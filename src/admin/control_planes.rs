@@ -13,6 +13,10 @@ use crate::feed::json::write_timestamp;
 
 /// A stream, or a file in its place; what [`xds::Connection`](crate::xds::Connection) tells.
 #[derive(Debug)]
+#[cfg_attr(
+    not(any(feature = "xds", test)),
+    allow(dead_code, reason = "nothing is followed")
+)]
 pub(super) struct Plane {
     pub(super) server: Arc<str>,
     pub(super) service: &'static str,
@@ -25,6 +29,10 @@ pub(super) struct Plane {
 
 /// An answer that was refused.
 #[derive(Debug)]
+#[cfg_attr(
+    not(any(feature = "xds", test)),
+    allow(dead_code, reason = "nothing is followed")
+)]
 pub(super) struct Nack {
     pub(super) at: SystemTime,
     pub(super) type_url: Arc<str>,
@@ -59,16 +67,20 @@ impl From<crate::xds::Connection> for Plane {
 impl Shared {
     /// All that is followed.
     pub(super) fn planes(&self) -> Vec<Plane> {
-        let mut planes: Vec<Plane> = Vec::new();
+        #[cfg(not(feature = "xds"))]
+        let planes = std::iter::empty();
         #[cfg(feature = "xds")]
-        if let Some(dump) = &self.admin.dump {
-            planes.extend(dump.connections().into_iter().map(Plane::from));
-        }
+        let planes = {
+            let dump = self.admin.dump.iter();
+            dump.flat_map(crate::xds::Dump::connections)
+                .map(Plane::from)
+        };
         #[cfg(feature = "hds")]
-        if let Some(dump) = &self.admin.hds_dump {
-            planes.push(dump.connection().into());
-        }
-        planes
+        let planes = {
+            let dump = self.admin.hds_dump.iter();
+            planes.chain(dump.map(|dump| dump.connection().into()))
+        };
+        planes.collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The text that Prometheus scrapes, under Envoy's metric and label names.
 //!
 //! A family is one group under one `# TYPE` line. Names have no `_total`; labels are always in braces,
-//! even if there are none. What Envoy has not is under `xds_health_`, all else under `envoy_`.
+//! even if there are none. What Envoy has not is under `xds_health_` and has a line of help, all else under `envoy_`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,6 +10,60 @@ use crate::stats::{Histogram, HistogramView, Sample, Value};
 
 /// What metrics of this program begin with that are not Envoy's.
 const OWN: &str = "xds_health_";
+
+/// What the metrics of this program tell.
+const HELP: [(&str, &str); 17] = [
+    ("attempts_in_flight", "Attempts that run"),
+    ("attempts_in_flight_limit", "Attempts that may run at once"),
+    ("attempts_late", "Attempts that began over a second late"),
+    ("attempts_queued", "Attempts that are due and wait for room"),
+    (
+        "cluster_health_check_cancelled",
+        "Attempts ended because their host or check went away",
+    ),
+    (
+        "cluster_health_check_failure_reason",
+        "Failed attempts by what was really seen",
+    ),
+    (
+        "cluster_health_check_waited_for",
+        "Attempts that waited for what this process was short of",
+    ),
+    (
+        "config_age_seconds",
+        "Time since an answer of a management server was last taken",
+    ),
+    (
+        "control_plane_disconnected_seconds",
+        "Time without an aggregated stream",
+    ),
+    (
+        "event_log_dropped",
+        "Events that a full queue had no room for",
+    ),
+    ("event_log_write_errors", "Events that could not be written"),
+    (
+        "hds_connected_state",
+        "1 while a health discovery service has told what to check",
+    ),
+    ("hds_report_bytes", "Length of the last report in bytes"),
+    (
+        "hds_reports_skipped",
+        "Reports left out because earlier ones were not yet taken",
+    ),
+    (
+        "round_trip_ms",
+        "Time from sending to the answer in milliseconds",
+    ),
+    (
+        "schedule_lag_ms",
+        "By how much attempts begin late in milliseconds",
+    ),
+    (
+        "stalls",
+        "How often the process did not run for half a second",
+    ),
+];
 
 pub(super) fn text(samples: &[Sample]) -> String {
     // Counters before gauges before histograms, as Envoy has them.
@@ -31,6 +85,11 @@ pub(super) fn text(samples: &[Sample]) -> String {
     for ((group, family), samples) in families {
         let name = metric_name(family);
         let kind = ["counter", "gauge", "histogram"][usize::from(group)];
+        if let Some(own) = name.strip_prefix(OWN)
+            && let Some((_, help)) = HELP.iter().find(|(of, _)| *of == own)
+        {
+            let _ = writeln!(to, "# HELP {name} {help}.");
+        }
         let _ = writeln!(to, "# TYPE {name} {kind}");
         for sample in samples {
             let labels = labels(&sample.labels);

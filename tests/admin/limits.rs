@@ -138,3 +138,52 @@ async fn the_end_closes_idle_connections_and_the_listener() {
     assert_eq!(idle.read(&mut [0]).await.unwrap(), 0);
     assert!(TcpStream::connect(served.address).await.is_err());
 }
+
+#[tokio::test]
+async fn hostile_heads_are_refused_and_harm_nobody() {
+    let limits = Limits::default().with_request_timeout(SOON);
+    let served = served(limits).await;
+    let head = |rest: &str| format!("GET /ready HTTP/1.1\r\nhost: localhost\r\n{rest}\r\n");
+    let many = "a: b\r\n".repeat(1000);
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(70_000));
+    let query = format!("GET /hosts?{} HTTP/1.1\r\n\r\n", "a=%ff&".repeat(1000));
+    for (request, status) in [
+        (head(&many), Some(431)),
+        (long, None),
+        (query, Some(400)),
+        (head("bad name: x\r\n"), Some(400)),
+        (head("a: b\u{0}c\r\n"), Some(400)),
+        (head("content-length: x\r\n"), Some(400)),
+        (
+            head("content-length: 1\r\ncontent-length: 2\r\n"),
+            Some(400),
+        ),
+        (head("transfer-encoding: gzip, gzip\r\n"), Some(400)),
+        (
+            head("upgrade: websocket\r\nconnection: upgrade\r\n"),
+            Some(200),
+        ),
+        ("\u{0}\u{1}\u{2}\r\n\r\n".to_owned(), Some(400)),
+        ("GET http:// HTTP/1.1\r\n\r\n".to_owned(), Some(400)),
+        ("GET /ready HTTP/9.9\r\n\r\n".to_owned(), Some(400)),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), None),
+        ("\r\n".repeat(100), None),
+    ] {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        // The other side may have closed before it has all.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut read = Vec::new();
+        let _ = stream.read_to_end(&mut read).await;
+        let told = read
+            .get(9..12)
+            .map(|status| String::from_utf8_lossy(status).into_owned());
+        if let Some(status) = status {
+            assert_eq!(told, Some(status.to_string()), "{request:.60?}");
+        }
+        assert_eq!(
+            get(served.address, "/ready").await.status,
+            200,
+            "{request:.60?}"
+        );
+    }
+}

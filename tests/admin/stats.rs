@@ -156,6 +156,86 @@ async fn prometheus_reads_odd_names_whole() {
 }
 
 #[tokio::test]
+async fn what_prometheus_reads_holds_whatever_names_are_given() {
+    let engine = scene().await;
+    let script = script();
+    // Names that differ by what a metric's name cannot hold, and two clusters of one name.
+    for (name, alt, checks) in [
+        ("a.b", None, &["x.y", "x_y"][..]),
+        ("a_b", None, &["x.y", "x_y"]),
+        ("s1", Some("same"), &["{}", ",=\""]),
+        ("s2", Some("same"), &["{}", ",=\""]),
+        ("\\", None, &["\\", "\\n"]),
+        ("\r\u{2028}\u{85}", None, &["le", "quantile"]),
+    ] {
+        let hosts = vec![host(FAILING), host(PASSING)];
+        let mut config = cluster(name, hosts, checks);
+        config.alt_stat_name = alt.map(Into::into);
+        let checked = set(&engine, config, &script, Origin::Static).await;
+        until_initialized(&checked).await;
+    }
+    let served = serve_engine(&engine).await;
+    let text = get(served.address, "/stats/prometheus").await.body;
+    let scrape = Scrape::read(&text);
+    let attempts = "envoy_cluster_health_check_attempt";
+    for (cluster, check, count) in [
+        ("a.b", "x.y", 2.0),
+        ("a.b", "x_y", 2.0),
+        ("a_b", "x.y", 2.0),
+        ("same", "{}", 4.0),
+        ("same", ",=\"", 4.0),
+        ("\\", "\\", 2.0),
+        ("\\", "\\n", 2.0),
+        ("\r\u{2028}\u{85}", "le", 2.0),
+    ] {
+        let labels = [
+            ("envoy_health_check_name", check),
+            ("envoy_cluster_name", cluster),
+        ];
+        assert_eq!(
+            scrape.value(attempts, &labels),
+            Some(count),
+            "{cluster:?} {check:?}"
+        );
+    }
+    for (name, kind) in &scrape.types {
+        let own = name.starts_with("xds_health_");
+        assert!(own || name.starts_with("envoy_"), "{name}");
+        assert_eq!(scrape.help.contains_key(name), own, "{name}");
+        // What others would take for parts of something else.
+        for reserved in ["_bucket", "_sum", "_count", "_created", "_info"] {
+            assert!(!name.ends_with(reserved), "{kind} {name}");
+        }
+    }
+    promtool(&text);
+}
+
+/// Has Prometheus's own tool read it, where there is one.
+fn promtool(text: &str) {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    let tool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut tool) = tool else {
+        eprintln!("not read by promtool: there is none");
+        return;
+    };
+    tool.stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let said = tool.wait_with_output().unwrap();
+    // 3 is for names that it would have chosen otherwise; these are Envoy's.
+    assert!(matches!(said.status.code(), Some(0 | 3)), "{said:?}");
+}
+
+#[tokio::test]
 async fn prometheus_can_leave_out_what_is_unused() {
     let served = serve_engine(&scene().await).await;
     let answer = get(

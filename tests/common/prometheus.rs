@@ -9,6 +9,7 @@ pub type Labels = BTreeMap<String, String>;
 #[derive(Debug, Default)]
 pub struct Scrape {
     pub types: BTreeMap<String, String>,
+    pub help: BTreeMap<String, String>,
     pub series: BTreeMap<(String, Labels), f64>,
 }
 
@@ -21,10 +22,12 @@ impl Scrape {
         );
         let mut scrape = Self::default();
         let mut family = String::new();
+        let mut helped = None;
         for line in text.lines() {
             if let Some(of) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = of.split_once(' ').expect("a name and a type");
                 assert!(is_name(name, true), "{name}");
+                assert!(helped.take().is_none_or(|helped| helped == name), "{name}");
                 assert!(["counter", "gauge", "histogram"].contains(&kind), "{kind}");
                 let before = scrape.types.insert(name.to_owned(), kind.to_owned());
                 assert_eq!(before, None, "one group for each family: {name}");
@@ -32,10 +35,16 @@ impl Scrape {
                 continue;
             }
             if let Some(of) = line.strip_prefix("# HELP ") {
-                assert!(of.contains(' '), "a name and its help: {line}");
+                let (name, text) = of.split_once(' ').expect("a name and its help");
+                assert!(is_name(name, true) && !text.is_empty(), "{line}");
+                let before = scrape.help.insert(name.to_owned(), text.to_owned());
+                assert_eq!(before, None, "help once for each family: {name}");
+                assert!(!scrape.types.contains_key(name), "help comes first: {name}");
+                helped = Some(name);
                 continue;
             }
             assert!(!line.starts_with('#') && !line.is_empty(), "{line}");
+            assert_eq!(helped, None, "a type follows help: {line}");
             let (name, labels, value) = series(line);
             let of = match scrape.types.get(&family).map(String::as_str) {
                 Some("histogram") => ["_bucket", "_sum", "_count"]

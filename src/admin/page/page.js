@@ -435,8 +435,21 @@ async function server() {
   badge.className = "badge " + (state === "LIVE" ? "healthy" : state === "DRAINING" ? "degraded" : "unknown");
 }
 
-// Streams. The browser opens them again when they end.
+// Streams. The browser opens them again when they end. A tab that nobody sees has none: a browser has but a few
+// connections for all tabs together.
 const live = by("live"), parse = (take) => (event) => take(JSON.parse(event.data));
+let streams = [];
+async function lastEvents() {
+  const answer = await ask("events?last=" + EVENTS);
+  if (!answer.ok) return;
+  const list = (await answer.json()).events, newest = list.length ? list[list.length - 1].id : 0;
+  if (newest < lastEvent) {
+    // The process is another one.
+    lastEvent = 0;
+    events = [];
+  }
+  takeEvents(list);
+}
 function follow() {
   const hosts = new EventSource("hosts?watch");
   hosts.addEventListener("open", () => {
@@ -462,12 +475,19 @@ function follow() {
     soon();
   });
   const log = new EventSource("events");
-  log.addEventListener("open", async () => {
-    const answer = await ask("events?last=" + EVENTS);
-    if (answer.ok) takeEvents((await answer.json()).events);
-  });
+  log.addEventListener("open", lastEvents);
+  log.addEventListener("missed", lastEvents);
   log.addEventListener("event", parse((event) => takeEvents([event])));
+  streams = [hosts, log];
 }
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && streams.length === 0) follow();
+  if (document.hidden) {
+    for (const stream of streams) stream.close();
+    streams = [];
+    live.textContent = "paused";
+  }
+});
 readColors();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   readColors();

@@ -269,3 +269,49 @@ pub(super) fn time(to: &mut String, at: SystemTime, now: SystemTime) {
         "<time datetime=\"{exact}\" title=\"{exact}\">{ago}</time>"
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::control_planes::Nack;
+    use std::time::Duration;
+
+    #[test]
+    fn a_server_is_told_with_its_age_and_what_was_refused() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let before = |seconds| now - Duration::from_secs(seconds);
+        let plane = Plane {
+            server: "xds <1>".into(),
+            service: "ADS",
+            mode: "delta",
+            open: true,
+            since: Some(before(7_200)),
+            last_answer: Some(before(5)),
+            last_nack: Some(Nack {
+                at: before(60),
+                type_url: "type.googleapis.com/a.b.Cluster".into(),
+                version: "7".into(),
+                details: "c1: <wrong>".into(),
+            }),
+        };
+        let mut told = String::new();
+        planes(&mut told, &[plane], now);
+        for wanted in [
+            "xds &lt;1&gt;",
+            "ADS, delta",
+            ">open since <time",
+            ">2 h ago<",
+            "last answer <time",
+            ">5 s ago<",
+            "refused <time",
+            ">60 s ago<",
+            "a.b.Cluster",
+            "c1: &lt;wrong&gt;",
+        ] {
+            assert!(told.contains(wanted), "{wanted}: {told}");
+        }
+        let mut none = String::new();
+        planes(&mut none, &[], now);
+        assert!(none.contains("none is configured"));
+    }
+}
