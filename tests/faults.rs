@@ -26,5 +26,7 @@ mod network;
 mod process;
 #[path = "faults/scarcity.rs"]
 mod scarcity;
+#[path = "faults/secrets.rs"]
+mod secrets;
 #[path = "faults/servers.rs"]
 mod servers;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    SanType,
+    SanType, date_time_ymd,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
@@ -41,7 +41,27 @@ impl Authority {
 
     /// A server with a certificate for `plane.test`, which asks for one if `mutual`.
     fn acceptor(&self, mutual: bool) -> TlsAcceptor {
-        let (certificate, key) = self.issue(&["plane.test", "127.0.0.1"], "spiffe://test/plane");
+        self.acceptor_with(
+            mutual,
+            self.issue(&["plane.test", "127.0.0.1"], "spiffe://test/plane"),
+        )
+    }
+
+    /// A server whose certificate ended long ago, or begins long after.
+    fn acceptor_of(&self, from: i32, to: i32) -> TlsAcceptor {
+        let mut params = CertificateParams::new(vec!["plane.test".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate().unwrap();
+        self.acceptor_with(false, (params.signed_by(&key, &self.0).unwrap(), key))
+    }
+
+    fn acceptor_with(
+        &self,
+        mutual: bool,
+        (certificate, key): (rcgen::Certificate, KeyPair),
+    ) -> TlsAcceptor {
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -135,6 +155,22 @@ async fn a_cluster_trusts_its_authority_and_the_names_it_asks_for() {
             opens(acceptor(), &ads, &socket(&ca, &validation, "")).await,
             wanted,
             "{matcher}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_has_ended_or_is_yet_to_begin_is_not_trusted() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let ca = authority.save(directory.path());
+    let socket = socket(&ca, "", "");
+    assert!(opens(authority.acceptor_of(2000, 4000), &ads("GRPC"), &socket).await);
+    for (from, to) in [(2000, 2001), (3999, 4000)] {
+        let acceptor = authority.acceptor_of(from, to);
+        assert!(
+            !opens(acceptor, &ads("GRPC"), &socket).await,
+            "{from} to {to}"
         );
     }
 }

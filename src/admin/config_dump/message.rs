@@ -15,7 +15,10 @@ use crate::config::json::{key_text, write_number, write_one, write_string};
 use crate::proto::{descriptor_pool, strip_type_url};
 
 /// What is marked as sensitive in Envoy's API.
-const SECRETS: [&str; 3] = [
+const SECRETS: [&str; 5] = [
+    // Headers carry tokens.
+    "envoy.config.core.v3.HeaderValue.raw_value",
+    "envoy.config.core.v3.HeaderValue.value",
     "envoy.config.core.v3.GrpcService.GoogleGrpc.SslCredentials.private_key",
     "envoy.extensions.transport_sockets.tls.v3.TlsCertificate.password",
     "envoy.extensions.transport_sockets.tls.v3.TlsCertificate.private_key",
