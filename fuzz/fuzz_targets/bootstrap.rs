@@ -52,7 +52,10 @@ fuzz_target!(|data: &[u8]| {
             if let Some(message) = message {
                 let bytes = message.encode_to_vec();
                 let again = Bootstrap::from_bytes(&bytes, &mut Warnings::default());
-                assert!(again.is_ok(), "taken as text, but not as a message: {again:?}");
+                assert!(
+                    again.is_ok(),
+                    "taken as text, but not as a message: {again:?}"
+                );
             }
             let registry = Registry::empty().with_checker(UdpFactory);
             for cluster in &bootstrap.clusters {

@@ -22,7 +22,12 @@ fuzz_target!(|input: Input<'_>| {
     let longer = [input.receive, b"!"].concat();
     let shorter = input.receive.split_last().map(|(_, rest)| rest);
     let made = [Some(input.receive), Some(&longer[..]), shorter];
-    for datagram in input.datagrams.iter().copied().chain(made.into_iter().flatten()) {
+    for datagram in input
+        .datagrams
+        .iter()
+        .copied()
+        .chain(made.into_iter().flatten())
+    {
         // As it is read: cut at one byte more than is awaited.
         let got = &datagram[..datagram.len().min(input.receive.len() + 1)];
         let same = datagram == input.receive;
@@ -37,7 +42,11 @@ fuzz_target!(|input: Input<'_>| {
         assert_eq!(got[..at], input.receive[..at]);
         assert_ne!(got.get(at), input.receive.get(at));
         assert!(noted.sample.len() <= Mismatch::SAMPLE && got.starts_with(&noted.sample));
-        assert!(!Reason::Mismatch(noted.clone().into()).to_string().is_empty());
+        assert!(
+            !Reason::Mismatch(noted.clone().into())
+                .to_string()
+                .is_empty()
+        );
         mismatch = Some(noted);
     }
 });

@@ -50,7 +50,10 @@ enum Op {
     Unavailable,
     Pass(u16),
     Postpone(u16),
-    End { which: u8, how: u8 },
+    End {
+        which: u8,
+        how: u8,
+    },
     EndAgain(u8),
     Sent(u8),
     SetUnhealthy(u8),
@@ -145,7 +148,10 @@ impl World {
                     assert!(self.running.iter().all(|(other, _)| *other != session));
                 }
                 Action::Event(notice) => {
-                    assert!(self.config.is_some(), "an event of a cluster that went: {notice:?}");
+                    assert!(
+                        self.config.is_some(),
+                        "an event of a cluster that went: {notice:?}"
+                    );
                 }
                 _ => (),
             }
@@ -201,9 +207,9 @@ fuzz_target!(|ops: Vec<Op>| {
                 renamed,
                 hosts: told,
             } => {
-                let discovery = told.as_ref().map_or(Discovery::Dynamic, |told| {
-                    Discovery::Static(hosts(told))
-                });
+                let discovery = told
+                    .as_ref()
+                    .map_or(Discovery::Dynamic, |told| Discovery::Static(hosts(told)));
                 let mut config = ClusterConfig::new("c", discovery);
                 config.ignore_new_hosts_until_first_hc = *ignore_new;
                 config.ignore_health_on_host_removal = *ignore_removal;
@@ -248,7 +254,9 @@ fuzz_target!(|ops: Vec<Op>| {
                     world.ended.push((session, attempt));
                     let failure = |kind| Failure::new(kind, Reason::Refused);
                     let outcome = match how % 5 {
-                        0 | 1 => Outcome::Success { degraded: *how > 128 },
+                        0 | 1 => Outcome::Success {
+                            degraded: *how > 128,
+                        },
                         2 => Outcome::Failure(failure(FailureType::Network)),
                         3 => Outcome::Failure(failure(FailureType::NetworkTimeout)),
                         _ => Outcome::Failure(failure(FailureType::Active)),
