@@ -213,7 +213,7 @@ fn silent(args: &Args) -> ExitCode {
         grown >> 10,
         quantiles(&lag)
     );
-    let flat = grown < (hosts * 16) as i64;
+    let flat = grown < (hosts * 16 + (1 << 20)) as i64;
     if by_silence == failed && waited == 0 && counters.success.value() == 0 && flat {
         println!("kept");
         ExitCode::SUCCESS
@@ -225,9 +225,7 @@ fn silent(args: &Args) -> ExitCode {
 
 /// What it costs to show readers that some hosts of a cluster have changed, while they hold the view before.
 fn publish(args: &Args) {
-    println!(
-        "CPU microseconds to publish a view, by how many hosts changed, anywhere in the cluster"
-    );
+    println!("microseconds to publish a view, by how many hosts changed, anywhere in the cluster");
     let changed = [1_usize, 10, 100];
     println!(
         "{:>9} {:>9} {:>9} {:>9}",
@@ -263,20 +261,20 @@ fn publish(args: &Args) {
         );
         let mut held = clusters.poll_part();
         let row = changed.map(|count| {
-            let mut spent = Cpu::default();
+            let mut spent = Duration::ZERO;
             for view in 0..VIEWS {
                 weight += 1;
                 let some = (0..count).map(|i| (i * hosts / count + view as usize) % hosts);
                 let hosts = some.map(told(weight)).collect();
                 let cluster = Arc::clone(&name);
-                let before = Cpu::of_thread();
+                let before = Instant::now();
                 clusters.handle_update(now, Update::Upsert { cluster, hosts });
                 let next = clusters.poll_part();
-                spent = spent + (Cpu::of_thread() - before);
+                spent += before.elapsed();
                 assert!(next.is_some(), "nothing has changed");
                 held = next;
             }
-            spent.micros_per(VIEWS.into())
+            spent.as_secs_f64() * 1e6 / f64::from(VIEWS)
         });
         drop(held);
         println!("{hosts:>9} {:>9.1} {:>9.1} {:>9.1}", row[0], row[1], row[2]);

@@ -1,6 +1,6 @@
 //! What the system says of this process.
 
-use std::ops::{Add, Sub};
+use std::ops::Sub;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -45,17 +45,6 @@ impl Cpu {
     /// User and system time together, in microseconds for each of `count`.
     pub(crate) fn micros_per(self, count: u64) -> f64 {
         (self.user + self.system).as_secs_f64() * 1e6 / count as f64
-    }
-}
-
-impl Add for Cpu {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            user: self.user + other.user,
-            system: self.system + other.system,
-        }
     }
 }
 
