@@ -12,7 +12,8 @@ const NONE: u32 = u32::MAX;
 const BITS: u32 = 8;
 const SLOTS: usize = 1 << BITS;
 const LEVELS: u32 = 5;
-const REACH: u64 = 1 << (BITS * LEVELS);
+/// One slot of the last level less than a whole turn of it: a whole turn ends in the slot that is open now.
+const REACH: u64 = (1 << (BITS * LEVELS)) - (1 << (BITS * (LEVELS - 1)));
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -135,7 +136,7 @@ impl Wheel {
     }
 
     fn insert(&mut self, key: u32, tick: u64) {
-        let tick = tick.min(self.now.saturating_add(REACH - 1));
+        let tick = tick.min(self.now.saturating_add(REACH));
         let differs = (self.now ^ tick) | (SLOTS as u64 - 1);
         let level = ((63 - differs.leading_zeros()) / BITS).min(LEVELS - 1);
         let slot = slot_at(tick, BITS * level);
@@ -235,6 +236,34 @@ mod tests {
         wheel.advance(start + MS * 2, |_| deadline, |key| fired.push(key));
         assert_eq!(fired, [3]);
         assert_eq!(wheel.next(), None);
+    }
+
+    #[test]
+    fn a_deadline_beyond_the_reach_is_waited_for_without_a_stir() {
+        let start = Instant::now();
+        for passed in [0, 1, REACH - 1, REACH, REACH + 12_345] {
+            let now = start + Duration::from_millis(passed);
+            let mut wheel = Wheel::new(start);
+            wheel.advance(now, |_| now, |_| ());
+            for wait in [
+                REACH - 1,
+                REACH,
+                REACH + 1,
+                1 << (BITS * LEVELS),
+                9_999_999_999_999,
+            ] {
+                let deadline = now + Duration::from_millis(wait);
+                wheel.set(0, deadline);
+                wheel.advance(now, |_| deadline, |_| panic!("early"));
+                let next = wheel.next().unwrap();
+                assert!(now < next && next <= deadline, "{passed} {wait}");
+                let mut fired = 0;
+                wheel.advance(deadline, |_| deadline, |_| fired += 1);
+                assert_eq!(fired, 1, "{passed} {wait}");
+                wheel = Wheel::new(start);
+                wheel.advance(now, |_| now, |_| ());
+            }
+        }
     }
 
     #[test]
