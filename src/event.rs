@@ -107,7 +107,8 @@ pub struct Mismatch {
     pub datagrams: u32,
     /// Offset in bytes of the first difference in the last of them.
     pub first_difference: u32,
-    /// Length in bytes of the last of them; one more than wanted stands for all that are longer.
+    /// Length in bytes of the last of them. Where the system does not tell it of a datagram that was cut, that of
+    /// what was read: more than wanted.
     pub length: u32,
     /// Beginning of the last of them, at most [`Mismatch::SAMPLE`] bytes unless the checker was told to keep more.
     pub sample: Box<[u8]>,
@@ -120,6 +121,14 @@ impl Mismatch {
     /// Notes one more datagram, `got`, where `wanted` was waited for.
     pub fn note(earlier: Option<Self>, wanted: &[u8], got: &[u8]) -> Self {
         Self::note_sample(earlier, wanted, got, Self::SAMPLE)
+    }
+
+    /// The last of them was that long, though less of it was read.
+    pub(crate) fn of_length(self, length: usize) -> Self {
+        Self {
+            length: u32::try_from(length).unwrap_or(u32::MAX),
+            ..self
+        }
     }
 
     /// As [`Mismatch::note`], but keeps at most `sample` bytes.

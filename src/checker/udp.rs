@@ -222,18 +222,20 @@ impl UdpAttempt {
         let length = wanted.len() + 1;
         for _ in 0..if last { LAST_READS } else { READS } {
             let mut take = |buffer: &mut [u8]| {
-                let got = socket.receive(buffer)?;
-                let got = &buffer[..got];
+                let came = socket.receive(buffer)?;
+                let got = &buffer[..came.min(buffer.len())];
                 if self.host.config.matches(got) {
                     return io::Result::Ok(true);
                 }
                 let (earlier, sample) = (self.mismatch.take(), self.host.sample);
-                self.mismatch = Some(Mismatch::note_sample(earlier, wanted, got, sample));
+                let mismatch = Mismatch::note_sample(earlier, wanted, got, sample);
+                self.mismatch = Some(mismatch.of_length(came));
                 Ok(false)
             };
-            let taken = match small.get_mut(..length) {
-                Some(buffer) => take(buffer),
-                None => self.io.with_buffer(length, take),
+            let taken = if length <= SMALL {
+                take(&mut small)
+            } else {
+                self.io.with_buffer(length, take)
             };
             match taken {
                 Ok(true) => {

@@ -79,18 +79,19 @@ impl UdpSocket {
         Err(Trouble::Wait)
     }
 
-    /// Takes one datagram; what does not fit into `buffer` is cut off.
+    /// Takes one datagram, and tells its length. What does not fit into `buffer` is cut off, and only on Linux
+    /// part of the length then.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         for _ in 0..INTERRUPTIONS {
             let taken = match self.peer {
-                None => net::recv(&self.socket, &mut *buffer, RecvFlags::empty()).map(|(n, _)| n),
+                None => net::recv(&self.socket, &mut *buffer, LENGTH).map(|(_, length)| length),
                 // The kernel may have been about to add one more to what was there for the attempt before.
-                Some(peer) => match net::recvfrom(&self.socket, &mut *buffer, RecvFlags::empty()) {
-                    Ok((n, _, from)) => {
+                Some(peer) => match net::recvfrom(&self.socket, &mut *buffer, LENGTH) {
+                    Ok((_, length, from)) => {
                         if !from.is_some_and(|from| is(from, peer)) {
                             continue;
                         }
-                        Ok(n)
+                        Ok(length)
                     }
                     Err(errno) => Err(errno),
                 },
@@ -126,6 +127,13 @@ impl AsFd for UdpSocket {
         self.socket.as_fd()
     }
 }
+
+/// Asks for the length of a datagram, also of one that is cut.
+const LENGTH: RecvFlags = if cfg!(target_os = "linux") {
+    RecvFlags::TRUNC
+} else {
+    RecvFlags::empty()
+};
 
 /// Whether a socket connected to `peer` can be renewed, which takes half of what closing it and opening another
 /// does. Not if the kernel may take `peer` for another address than it is.

@@ -92,14 +92,14 @@ fn difference(row: &Row, paint: Paint) -> String {
     let at = mismatch.first_difference;
     let mark = usize::try_from(at).unwrap_or(usize::MAX);
     let length = usize::try_from(mismatch.length).unwrap_or(usize::MAX);
-    let longer = match length > receive.len() {
-        true => " or more",
-        false => "",
+    let longer = match length > mismatch.sample.len() {
+        true => format!(" of {length}"),
+        false => String::new(),
     };
     let mut text = format!("\n{}: the answer differs at byte {at}\n", row.label());
     let both = [
         ("awaited", &**receive, ""),
-        ("came", &*mismatch.sample, longer),
+        ("came", &*mismatch.sample, longer.as_str()),
     ];
     for (word, bytes, longer) in both {
         let _ = writeln!(text, "  {word}, {} bytes{longer}", bytes.len());
