@@ -175,6 +175,8 @@ impl AttemptIo {
     /// This process is short of something that the attempt needs. It is polled again when there may be
     /// room; only if there is none until its deadline it fails.
     pub fn wait_for(&self, what: Shortage) {
+        // Only when an attempt begins its driver asks whether there is something to look for later.
+        self.0.looks_later.store(false, Relaxed);
         if self.waiting() == Waiting::No {
             let began = Waiting::Began(what);
             self.0.waiting.store(began.code(), Relaxed);

@@ -275,12 +275,15 @@ impl Attempts {
     /// Polls attempt `id` for the last time and ends it: by what it finds, or as one that took too long.
     pub(super) fn expire(&mut self, id: AttemptId, clock: fn() -> Instant) -> Option<Report> {
         let slot = self.find(id)?;
-        self.slots[slot].io.look_for_the_last_time();
+        let io = &self.slots[slot].io;
+        let waited_for = io.waiting().what();
+        io.look_for_the_last_time();
         if let Polled::Ended(report) = self.poll(slot, clock) {
             return Some(report);
         }
         let io = &self.slots[slot].io;
-        let outcome = match (io.waiting().what(), io.take_seen()) {
+        // What was sent by this last poll only has had no time to be answered.
+        let outcome = match (io.waiting().what().or(waited_for), io.take_seen()) {
             (Some(what), _) => Outcome::network(Reason::Shortage(what)),
             (None, saw) => Outcome::timeout(saw.unwrap_or(Reason::Silent)),
         };

@@ -201,7 +201,7 @@ fn very_many_silent_hosts_stretch_their_own_schedule_only() {
         command.args(["--max-in-flight", "64"])
     });
     // 3,000 attempts of half a second each, 64 at a time, are a round of 23 s.
-    daemon.calm_during(|| daemon.until("cluster.far.health_check.failure", 500));
+    daemon.bystanders_calm_during(|| daemon.until("cluster.far.health_check.failure", 500));
     assert!(daemon.stat("xds_health.attempts_queued") > 1_000);
     drop(silent);
     daemon.stop();
