@@ -71,7 +71,7 @@ struct Inner {
     stats: Arc<Stats>,
     started: Instant,
     /// Closes when the last shard has ended.
-    running: watch::Receiver<()>,
+    running: watch::Receiver<bool>,
 }
 
 /// The engine has ended (its shards, or their runtime, are gone), or the cluster was removed from it.
@@ -103,16 +103,39 @@ impl Engine {
     ///
     /// When a poller, the runtime or a thread cannot be made.
     pub fn start_threads(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
-        let (engine, shards) = Self::shards(&options, stats);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let (engine, ended) = match Self::spawn_shards(&options, stats, runtime.handle()) {
+            Ok(spawned) => spawned,
+            Err(error) => {
+                // Dropping it would block, which a caller within a runtime may not.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        std::thread::Builder::new()
+            .name("shard-io".into())
+            .spawn(move || {
+                let mut ended = ended;
+                runtime.block_on(ended.recv())
+            })?;
+        Ok(engine)
+    }
+
+    /// The engine, and what ends when its last shard has ended.
+    fn spawn_shards(
+        options: &Options,
+        stats: Arc<Stats>,
+        runtime: &tokio::runtime::Handle,
+    ) -> std::io::Result<(Self, mpsc::Receiver<()>)> {
+        let (engine, shards) = Self::shards(options, stats);
         // Nothing is sent: the runtime goes on until the last shard has dropped its end.
-        let (runs, mut ended) = mpsc::channel::<()>(1);
+        let (runs, ended) = mpsc::channel::<()>(1);
         for (index, shard) in shards.enumerate() {
             let (reactor, unpark) = Reactor::waited_for()?;
             let shard = shard(reactor);
-            let (handle, runs) = (runtime.handle().clone(), runs.clone());
+            let (handle, runs) = (runtime.clone(), runs.clone());
             std::thread::Builder::new()
                 .name(format!("shard-{index}"))
                 .spawn(move || {
@@ -121,11 +144,7 @@ impl Engine {
                     shard.run_here(&unpark);
                 })?;
         }
-        drop(runs);
-        std::thread::Builder::new()
-            .name("shard-io".into())
-            .spawn(move || runtime.block_on(ended.recv()))?;
-        Ok(engine)
+        Ok((engine, ended))
     }
 
     fn shards(
@@ -141,7 +160,7 @@ impl Engine {
         let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::channel(CHANGES)).unzip();
-        let (alive, running) = watch::channel(());
+        let (alive, running) = watch::channel(false);
         let shared = Shared {
             spares: options.spare_sockets.div_ceil(count),
             journal: options.journal,
@@ -203,6 +222,17 @@ impl Engine {
         }
         let mut running = self.0.running.clone();
         while running.changed().await.is_ok() {}
+    }
+
+    /// Completes if a shard ends by a panic, which is a fault of this crate or of an event sink: its hosts are no
+    /// longer checked, and their verdicts stand still. A program that is there to check had better end then, as
+    /// the daemon does.
+    pub async fn broken(&self) {
+        let mut running = self.0.running.clone();
+        if running.wait_for(|broken| *broken).await.is_err() {
+            // It has ended in good order.
+            std::future::pending().await
+        }
     }
 
     /// How long the engine has been there.

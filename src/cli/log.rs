@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::sync::{Mutex, PoisonError};
 
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
@@ -12,15 +13,17 @@ use crate::admin::LogLevel;
 
 /// Modules whose log lines can be chosen by themselves.
 const MODULES: [&str; 7] = ["admin", "cli", "dns", "engine", "feed", "hds", "xds"];
+/// Lines that may wait to be written.
+const BUFFERED: usize = 8_192;
 /// All other log lines.
 const OTHER: &str = "other";
 
-/// Sends log lines to standard error.
+/// Sends log lines to standard error. What is left of them is written when the guard goes.
 ///
 /// # Errors
 ///
 /// A level that cannot be understood, in words.
-pub(super) fn install(args: &LogArgs) -> Result<Logs, String> {
+pub(super) fn install(args: &LogArgs) -> Result<(Logs, WorkerGuard), String> {
     let wrong = |reason: &dyn Display| format!("--log-level {:?}: {reason}", args.log_level);
     if let Some(word) = misspelled(&args.log_level) {
         return Err(wrong(&format_args!(
@@ -29,9 +32,16 @@ pub(super) fn install(args: &LogArgs) -> Result<Logs, String> {
     }
     let filter = EnvFilter::try_new(&args.log_level).map_err(|error| wrong(&error))?;
     let most = filter.max_level_hint();
+    // A thread of its own: checks do not wait for whoever reads the log, and lines that find no room are dropped.
+    let (writer, flush) = NonBlockingBuilder::default()
+        .buffered_lines_limit(BUFFERED)
+        .thread_name("log")
+        .finish(std::io::stderr());
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
+        // It would tell of a line that could not be written by writing another, and panics if that fails as well.
+        .log_internal_errors(false)
         .with_ansi(false);
     // In one process with others, as in tests, there can be a logger already; it does as well. Then there is
     // none whose filter could be set.
@@ -49,10 +59,11 @@ pub(super) fn install(args: &LogArgs) -> Result<Logs, String> {
             Box::new(move |filter| drop(handle.reload(filter)))
         }
     };
-    Ok(Logs {
+    let logs = Logs {
         levels: Mutex::new(Levels::read(&args.log_level, most)),
         set,
-    })
+    };
+    Ok((logs, flush))
 }
 
 type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;

@@ -1,6 +1,7 @@
 //! `xds-health run`: the daemon.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,8 +23,11 @@ use crate::stats::Stats;
 /// The last attempts that each shard notes, of 32 bytes each.
 pub(super) const JOURNAL: usize = 65_536;
 
+/// More pairs of descriptors than tokio opens.
+const TOKIOS: usize = 6;
+
 pub(super) fn run(args: &RunArgs, console: &mut Console<'_>) -> u8 {
-    let logs = match log::install(&args.log) {
+    let (logs, flush) = match log::install(&args.log) {
         Ok(logs) => logs,
         Err(reason) => {
             console.err.say(format_args!("error: {reason}\n"));
@@ -36,13 +40,21 @@ pub(super) fn run(args: &RunArgs, console: &mut Console<'_>) -> u8 {
     let source = Source::read(&args.config.config);
     let loaded = match source.and_then(|source| source.load(&registry, &stats)) {
         Ok(loaded) => loaded,
-        Err(error) => return complain(console, &name, &error),
+        Err(error) => {
+            drop(flush);
+            return complain(console, &name, &error);
+        }
     };
     warn_of(&name, &loaded.warnings);
     raise_descriptor_limit();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    // Tokio panics where it finds no descriptors for what it does with signals.
+    let enough: io::Result<Vec<_>> = (0..TOKIOS).map(|_| UnixStream::pair()).collect();
+    let runtime = enough.and_then(|pairs| {
+        drop(pairs);
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    });
     let controls = Arc::new(Controls::new(logs, registry.clone()));
     let served = serve(args, loaded, registry, stats, controls);
     let ended = runtime.and_then(|runtime| {
@@ -51,6 +63,7 @@ pub(super) fn run(args: &RunArgs, console: &mut Console<'_>) -> u8 {
         runtime.shutdown_background();
         ended
     });
+    drop(flush);
     match ended {
         Ok(()) => 0,
         Err(error) => {
@@ -98,9 +111,11 @@ async fn serve(
     let control = Arc::clone(&controls) as Arc<dyn Control>;
     let mut daemon = Daemon::start(loaded, options(args), stats, Some(control)).await?;
     notify.ready();
+    let engine = daemon.engine().clone();
     loop {
         let told = tokio::select! {
             told = signals.next() => told,
+            () = engine.broken() => return Err(io::Error::other("a shard has panicked")),
             () = controls.told_to_quit() => Told::Stop,
         };
         match told {

@@ -112,8 +112,8 @@ pub(super) struct Shared {
     /// Events of all clusters.
     pub(super) events: Arc<Broadcast>,
     pub(super) stats: Arc<Stats>,
-    /// Goes with the last of them.
-    pub(super) alive: watch::Sender<()>,
+    /// Goes with the last of them. Whether one of them panicked.
+    pub(super) alive: watch::Sender<bool>,
 }
 
 /// What follows a turn.
@@ -192,7 +192,19 @@ pub(super) struct Shard {
     events: Arc<Broadcast>,
     stats: Arc<Stats>,
     /// Goes when all else has gone: fields are dropped in their order.
-    _alive: watch::Sender<()>,
+    _alive: Alive,
+}
+
+/// Tells how a shard ended.
+#[derive(Debug)]
+struct Alive(watch::Sender<bool>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.send_replace(true);
+        }
+    }
 }
 
 impl Shard {
@@ -236,7 +248,7 @@ impl Shard {
             turn: None,
             to_wait: Duration::ZERO,
             stats,
-            _alive: alive,
+            _alive: Alive(alive),
         }
     }
 

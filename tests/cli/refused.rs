@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use crate::command::ran;
 use crate::config::{ADMIN, OFTEN, bootstrap, check, sink};
+use crate::daemon::{Answering, Daemon, eventually};
 
 #[track_caller]
 fn refused(config: &str, code: i32, complaints: &[&str]) {
@@ -52,4 +53,49 @@ fn an_admin_port_that_another_has() {
     let admin = ADMIN.replace("port_value: 0", &format!("port_value: {}", address.port()));
     let complaint = format!("error: admin port {address}: Address already in use (os error 98)");
     refused(&admin, 3, &[&complaint]);
+}
+
+/// However few descriptors there are, it works or says why not.
+#[tokio::test]
+async fn few_descriptors_are_told_of_and_end_in_no_panic() {
+    let host = Answering::new().await;
+    for descriptors in (6..=24).step_by(2) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let checks = [check(&format!("{OFTEN}, event_log_path: events"))];
+        std::fs::write(path("b.yaml"), bootstrap("", &[host.address], &checks, "")).unwrap();
+        let run = format!("ulimit -n {descriptors}; exec \"$0\" run -c b.yaml");
+        let child = std::process::Command::new("sh")
+            .args(["-c", &run, env!("CARGO_BIN_EXE_xds-health")])
+            .current_dir(directory.path())
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::fs::File::create(path("err")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut daemon = Daemon { child, directory };
+        let child = std::sync::Mutex::new(&mut daemon.child);
+        let (events, err) = (daemon.directory.path().join("events"), "err");
+        let ended = eventually("its end or an event", || {
+            let ended = child.lock().unwrap().try_wait().unwrap().map(Some);
+            ended.or_else(|| {
+                std::fs::metadata(&events)
+                    .is_ok_and(|f| f.len() > 0)
+                    .then_some(None)
+            })
+        })
+        .await;
+        match ended {
+            None => daemon.stop().await,
+            Some(status) => {
+                let code = status.code();
+                assert!(
+                    matches!(code, Some(1 | 3)),
+                    "{descriptors}: {code:?} {}",
+                    daemon.read(err)
+                );
+                assert_ne!(daemon.read(err), "", "{descriptors}");
+            }
+        }
+    }
 }
