@@ -475,7 +475,7 @@ stats_config: {stats_matcher: {}}
         assert!(read("a.json", WHOLE.as_bytes()).is_err());
         let fault = read("b.pb", b"\xff").unwrap_err();
         assert!(
-            fault.starts_with("not a envoy.config.bootstrap.v3.Bootstrap: "),
+            fault.starts_with("no message of type envoy.config.bootstrap.v3.Bootstrap: "),
             "{fault}"
         );
         let fault = read("b.yaml", b"\xff").unwrap_err();

@@ -54,8 +54,12 @@ pub(super) fn convert_read<M: Validate, T>(
 pub(super) fn decode<M: prost::Message + prost::Name + Default>(
     bytes: &[u8],
 ) -> Result<M, ConfigError> {
-    M::decode(bytes)
-        .map_err(|error| ConfigError::new("", format!("not a {}: {error}", M::full_name())))
+    M::decode(bytes).map_err(|error| {
+        ConfigError::new(
+            "",
+            format!("no message of type {}: {error}", M::full_name()),
+        )
+    })
 }
 
 /// Decodes a serialized message, and checks it by the rules on its fields.

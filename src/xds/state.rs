@@ -344,7 +344,7 @@ fn decode<M: Message + Name + Default>(body: &Any) -> Result<M, ConfigError> {
         return Err(ConfigError::new("", reason));
     }
     M::decode(&*body.value)
-        .map_err(|error| ConfigError::new("", format!("not a {wanted}: {error}")))
+        .map_err(|error| ConfigError::new("", format!("no message of type {wanted}: {error}")))
 }
 
 impl Known {

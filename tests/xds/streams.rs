@@ -192,7 +192,7 @@ async fn what_does_not_decode_is_refused_and_the_stream_goes_on() {
             .error_detail
             .unwrap()
             .message
-            .starts_with("resources[0]: not a ")
+            .starts_with("resources[0]: no message of type ")
     );
     let garbage = Any {
         type_url: ENDPOINTS.to_owned(),

@@ -278,7 +278,7 @@ fn what_cannot_be_read_may_be_any_cluster_so_none_is_missing() {
     };
     let error = state.clusters(&whole("2", [garbage])).unwrap_err();
     assert!(
-        error.starts_with("resources[0]: not a envoy.config.cluster.v3.Cluster: "),
+        error.starts_with("resources[0]: no message of type envoy.config.cluster.v3.Cluster: "),
         "{error}"
     );
     let error = state
