@@ -1,8 +1,10 @@
 //! Asks the admin port of a daemon that runs.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -36,7 +38,11 @@ pub(super) async fn lines(
     let wrong = |error: &dyn std::fmt::Display| {
         NoAnswer::Unreachable(format!("the admin port at {admin}: {error}"))
     };
-    let asked = timeout(PATIENCE, ask(admin, path)).await;
+    let port = Port::read(admin).ok_or_else(|| {
+        let reason = format!("--admin {admin}: want HOST:PORT or the path of a socket");
+        NoAnswer::Refused(reason)
+    })?;
+    let asked = timeout(PATIENCE, ask(port, path)).await;
     let (status, mut body) = asked
         .map_err(|_| wrong(&"no answer within 10s"))?
         .map_err(|error| wrong(&error))?;
@@ -82,17 +88,56 @@ pub(super) async fn text(admin: &str, path: &str) -> Result<String, NoAnswer> {
     Ok(text)
 }
 
-async fn ask(admin: &str, path: &str) -> io::Result<(StatusCode, Incoming)> {
-    if admin.contains('/') {
-        let stream = UnixStream::connect(admin).await?;
-        return exchange(TokioIo::new(stream), "localhost", path).await;
+/// Where the admin port is.
+#[derive(Debug, PartialEq, Eq)]
+enum Port<'a> {
+    Tcp(&'a str),
+    Pipe(Cow<'a, str>),
+}
+
+impl<'a> Port<'a> {
+    /// As it is typed, or as a browser shows it.
+    fn read(admin: &'a str) -> Option<Self> {
+        if let Some(url) = admin.strip_prefix("http://") {
+            let address = url.split_once('/').map_or(url, |(address, _)| address);
+            return is_address(address).then_some(Self::Tcp(address));
+        }
+        if let Some(name) = admin.strip_prefix('@') {
+            return Some(Self::Pipe(format!("\0{name}").into()));
+        }
+        if admin.contains("://") {
+            return None;
+        }
+        if admin.contains('/') {
+            return Some(Self::Pipe(admin.into()));
+        }
+        if is_address(admin) {
+            return Some(Self::Tcp(admin));
+        }
+        let there = std::fs::symlink_metadata(admin).is_ok();
+        there.then(|| Self::Pipe(admin.into()))
     }
-    if let Some(name) = admin.strip_prefix('@') {
-        let stream = UnixStream::connect(format!("\0{name}")).await?;
-        return exchange(TokioIo::new(stream), "localhost", path).await;
+}
+
+/// Whether a text is a name or an address, and a port.
+fn is_address(text: &str) -> bool {
+    let named = text.rsplit_once(':').is_some_and(|(name, port)| {
+        !name.is_empty() && !name.contains(':') && port.parse::<u16>().is_ok()
+    });
+    named || text.parse::<SocketAddr>().is_ok()
+}
+
+async fn ask(port: Port<'_>, path: &str) -> io::Result<(StatusCode, Incoming)> {
+    match port {
+        Port::Tcp(address) => {
+            let stream = TcpStream::connect(address).await?;
+            exchange(TokioIo::new(stream), address, path).await
+        }
+        Port::Pipe(name) => {
+            let stream = UnixStream::connect(&*name).await?;
+            exchange(TokioIo::new(stream), "localhost", path).await
+        }
     }
-    let stream = TcpStream::connect(admin).await?;
-    exchange(TokioIo::new(stream), admin, path).await
 }
 
 async fn exchange(
@@ -143,6 +188,28 @@ pub(super) fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_admin_port_is_an_address_a_page_or_a_socket() {
+        for (typed, port) in [
+            ("127.0.0.1:9901", Some(Port::Tcp("127.0.0.1:9901"))),
+            ("http://127.0.0.1:9901/", Some(Port::Tcp("127.0.0.1:9901"))),
+            ("http://[::1]:9901/stats", Some(Port::Tcp("[::1]:9901"))),
+            ("games.example:9901", Some(Port::Tcp("games.example:9901"))),
+            ("./adm.sock", Some(Port::Pipe("./adm.sock".into()))),
+            // A file that is there.
+            ("Cargo.toml", Some(Port::Pipe("Cargo.toml".into()))),
+            ("@adm", Some(Port::Pipe("\0adm".into()))),
+            ("127.0.0.1", None),
+            ("::1:9906", None),
+            (":9906", None),
+            ("http://127.0.0.1", None),
+            ("https://127.0.0.1:9901/", None),
+            ("adm.sock", None),
+        ] {
+            assert_eq!(Port::read(typed), port, "{typed}");
+        }
+    }
 
     #[test]
     fn names_of_any_kind_can_be_asked_for() {

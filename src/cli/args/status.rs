@@ -8,7 +8,7 @@ use crate::cli::time;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct AdminArgs {
-    /// The admin port: HOST:PORT, or the path of a socket, or @ and its abstract name
+    /// The admin port: HOST:PORT, the address of its page, the path of a socket, or @ and its abstract name
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
     pub(in crate::cli) admin: String,
     /// How the answer is given
