@@ -1,7 +1,9 @@
 //! From a bootstrap file to what can be run.
 
 use std::borrow::Cow;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,6 +48,25 @@ pub(super) fn name(path: &Path) -> Cow<'_, str> {
     }
 }
 
+/// How long a file may be: more than anybody writes, and less than what a device gives.
+const LONGEST: u64 = 256 << 20;
+
+fn unreadable(error: io::Error) -> ConfigError {
+    ConfigError::new("", format!("cannot be read: {error}"))
+}
+
+/// All that `from` gives, unless that is too long.
+fn bounded(from: impl io::Read) -> Result<Vec<u8>, ConfigError> {
+    let mut bytes = Vec::new();
+    let mut from = from.take(LONGEST + 1);
+    let read = from.read_to_end(&mut bytes).map_err(unreadable)?;
+    if read as u64 > LONGEST {
+        let reason = "cannot be read: it is longer than 256 MiB";
+        return Err(ConfigError::new("", reason));
+    }
+    Ok(bytes)
+}
+
 /// A bootstrap as bytes.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -56,15 +77,30 @@ pub(super) struct Source {
 impl Source {
     /// Reads `path`, or standard input for `-`.
     pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |error| ConfigError::new("", format!("cannot be read: {error}"));
         if path == Path::new("-") {
-            let mut bytes = Vec::new();
-            let read = std::io::stdin().read_to_end(&mut bytes);
+            let bytes = bounded(io::stdin())?;
             let format = Format::Yaml;
-            return read.map_err(unreadable).map(|_| Self { bytes, format });
+            return Ok(Self { bytes, format });
         }
-        let bytes = std::fs::read(path).map_err(unreadable)?;
+        let bytes = bounded(File::open(path).map_err(unreadable)?)?;
         let format = Format::of(path);
+        Ok(Self { bytes, format })
+    }
+
+    /// Reads `path` once more. What is no regular file, a pipe for one, could keep who reads it for ever.
+    pub(super) fn read_again(path: &Path) -> Result<Self, ConfigError> {
+        // Else the opening of a pipe waits for who writes.
+        let at_once = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+        let file = File::options()
+            .read(true)
+            .custom_flags(at_once)
+            .open(path)
+            .map_err(unreadable)?;
+        if !file.metadata().map_err(unreadable)?.is_file() {
+            let reason = "cannot be read again: it is no regular file";
+            return Err(ConfigError::new("", reason));
+        }
+        let (bytes, format) = (bounded(file)?, Format::of(path));
         Ok(Self { bytes, format })
     }
 
@@ -127,7 +163,10 @@ fn load_message(
     stats: &Arc<Stats>,
 ) -> Result<Loaded, ConfigError> {
     let message = Message::decode(bytes).map_err(|error| {
-        ConfigError::new("", format!("not a {}: {error}", Message::full_name()))
+        ConfigError::new(
+            "",
+            format!("no message of type {}: {error}", Message::full_name()),
+        )
     })?;
     let mut warnings = Warnings::default();
     match Bootstrap::from_message(&message, &mut warnings) {

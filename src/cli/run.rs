@@ -30,7 +30,7 @@ pub(super) fn run(args: &RunArgs, console: &mut Console<'_>) -> u8 {
     let (logs, flush) = match log::install(&args.log) {
         Ok(logs) => logs,
         Err(reason) => {
-            console.err.say(format_args!("error: {reason}\n"));
+            console.complain(&reason);
             return USAGE;
         }
     };
@@ -67,7 +67,7 @@ pub(super) fn run(args: &RunArgs, console: &mut Console<'_>) -> u8 {
     match ended {
         Ok(()) => 0,
         Err(error) => {
-            console.err.say(format_args!("error: {error}\n"));
+            console.complain(&error);
             LOCAL
         }
     }
@@ -145,7 +145,7 @@ async fn reload(file: &Path, registry: &Registry, daemon: &mut Daemon) -> io::Re
     }
     let (path, registry, read) = (file.to_owned(), registry.clone(), clock::time());
     // What a client counts when it is made was counted at the start.
-    let load = move || Source::read(&path)?.load(&registry, &Arc::default());
+    let load = move || Source::read_again(&path)?.load(&registry, &Arc::default());
     let loaded = tokio::task::spawn_blocking(load).await;
     match loaded.map_err(io::Error::other)? {
         Ok(loaded) => {

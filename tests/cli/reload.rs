@@ -107,6 +107,29 @@ async fn clusters_come_change_and_go_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
+async fn a_pipe_in_place_of_the_file_is_refused() {
+    let host = Answering::new().await;
+    let old = clusters(&[("a", host.address)], "");
+    let mut daemon = Daemon::start(&old, &[]);
+    host.until_attempts(1).await;
+    std::fs::remove_file(daemon.path("bootstrap.yaml")).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(daemon.path("bootstrap.yaml"))
+        .status();
+    assert!(made.unwrap().success());
+    daemon.signal(Signal::HUP);
+    let refused = || daemon.read("err").contains(REFUSED).then_some(());
+    eventually(REFUSED, refused).await;
+    let log = daemon.read("err");
+    let why = "cannot be read again: it is no regular file";
+    assert!(log.contains(why), "{log}");
+    // A file takes its place, and is read.
+    let new = clusters(&[("a", host.address), ("b", host.address)], "");
+    reload(&daemon, &new, APPLIED).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn an_unchanged_cluster_keeps_its_schedule() {
     let host = Answering::new().await;
     let seldom = OFTEN.replace("interval: 0.02s", "interval: 3600s");

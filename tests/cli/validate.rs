@@ -56,6 +56,18 @@ fn standard_input_is_read_for_a_dash() {
     assert!(bad.err.starts_with("<stdin>: line 1, column 6: nod: "));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_is_read_and_what_has_no_end_is_refused() {
+    let pipe = validate(&[], &["-c", "/dev/fd/0"], GOOD);
+    assert_eq!(pipe.out, "configuration '/dev/fd/0' OK\n");
+    assert_eq!((pipe.code, &*pipe.err), (Some(0), ""));
+    let endless = validate(&[], &["-c", "/dev/zero"], "");
+    assert_eq!((endless.code, &*endless.out), (Some(1), ""));
+    let told = "/dev/zero: cannot be read: it is longer than 256 MiB\n";
+    assert_eq!(endless.err, told);
+}
+
 #[test]
 fn the_name_tells_the_format() {
     let yaml = validate(&[("b.json", "node: {id: i}")], &["-c", "b.json"], "");

@@ -1,5 +1,7 @@
 //! Payloads as they are typed.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use super::preset;
@@ -56,8 +58,17 @@ fn one(
             Payload::new(bytes).map_err(usage(&option("text")))
         }
         (.., Some(file)) => {
-            let bytes = std::fs::read(file)
-                .map_err(|error| Wrong::Local(format!("{}: {error}", file.display())))?;
+            let local = |error| Wrong::Local(format!("{}: {error}", file.display()));
+            let mut bytes = Vec::new();
+            // A byte more tells that it is too long, without the rest, which may have no end.
+            let all = File::open(file).map_err(local)?;
+            let mut all = all.take(Payload::MAX as u64 + 1);
+            all.read_to_end(&mut bytes).map_err(local)?;
+            if bytes.len() > Payload::MAX {
+                let longest = Payload::MAX;
+                let reason = format!("{} is longer than {longest} bytes", file.display());
+                return Err(usage(&option("file"))(reason));
+            }
             Payload::new(bytes).map_err(usage(&option("file")))
         }
         (None, None, None) => {
