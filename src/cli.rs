@@ -30,6 +30,7 @@ mod validate;
 
 use args::*;
 pub use console::Console;
+use console::harmless;
 
 /// A configuration that cannot be used, or a check that failed.
 const BAD_CONFIG: u8 = 1;
@@ -55,7 +56,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, mut console: Console<'_>) 
     console
         .err
         .say(format_args!("error: cannot write the answer: {error}\n"));
-    ExitCode::from(if code == 0 { LOCAL } else { code })
+    ExitCode::from(LOCAL)
 }
 
 fn command(command: Command, console: &mut Console<'_>) -> u8 {
@@ -114,8 +115,18 @@ fn usage(error: &clap::Error, args: &[OsString], console: &mut Console<'_>) -> u
         || args.iter().any(|arg| arg == "--format=nagios")
     {
         let text = text.to_string();
-        let line = text.lines().next().unwrap_or_default();
+        // All that it complains of, which can be several lines; how to use the command is not said.
+        let said = text.lines().take_while(|line| {
+            let hint = ["Usage:", "For more information"];
+            !hint.iter().any(|hint| line.starts_with(hint))
+        });
+        let said: Vec<_> = said
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
+        let line = said.join(" ");
         let line = line.trim_start_matches("error: ").replace('|', "/");
+        let line = harmless(&line);
         console.out.say(format_args!("UDP UNKNOWN: {line}\n"));
         return LOCAL;
     }
@@ -126,6 +137,7 @@ fn usage(error: &clap::Error, args: &[OsString], console: &mut Console<'_>) -> u
 /// Tells all that is wrong with a configuration, a line each.
 fn complain(console: &mut Console<'_>, what: &str, error: &crate::config::ConfigError) -> u8 {
     for line in error.to_string().lines() {
+        let (what, line) = (harmless(what), harmless(line));
         console.err.say(format_args!("{what}: {line}\n"));
     }
     BAD_CONFIG

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::signal::ctrl_c;
 
-use super::console::Console;
+use super::console::{Console, harmless};
 use super::load::{self, Source};
 use super::{BAD_CONFIG, CheckArgs, CheckFormat, LOCAL, USAGE};
 use crate::config::{BindConfig, CheckerConfig, HealthCheck, TypedConfig, UdpConfig, resolve};
@@ -63,11 +63,12 @@ pub(super) fn check(args: &CheckArgs, console: &mut Console<'_>) -> u8 {
         Ok(report) => answer(&report, args.format, console),
         Err(Refused { reason, .. }) if args.format == CheckFormat::Nagios => {
             let line = reason.replace('\n', "; ").replace('|', "/");
+            let line = harmless(&line);
             console.out.say(format_args!("UDP UNKNOWN: {line}\n"));
             LOCAL
         }
         Err(Refused { code, reason }) => {
-            console.err.say(format_args!("error: {reason}\n"));
+            console.complain(&reason);
             code
         }
     }
@@ -108,7 +109,7 @@ async fn checked(args: &CheckArgs, console: &mut Console<'_>) -> Result<Report, 
     if plan.hosts.is_empty() || plan.checks.is_empty() {
         return Err(Refused::usage("there is nothing to check"));
     }
-    let shows = console.err.is_terminal() && args.format == CheckFormat::Table;
+    let shows = console.err.moves() && args.format == CheckFormat::Table;
     let progress = |done, all| {
         if shows {
             let text = format_args!("\r{done} of {all} attempts\x1b[K");
@@ -184,7 +185,10 @@ async fn of_cluster(
             .lines()
             .map(|line| format!("{name}: {line}"))
             .collect();
-        Refused::usage(lines.join("\n"))
+        Refused {
+            code: BAD_CONFIG,
+            reason: lines.join("\n"),
+        }
     })?;
     let found = find::find(loaded, cluster, args.wait, stats).await;
     let (update, hosts) = found.map_err(|why| match why {

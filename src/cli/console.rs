@@ -34,6 +34,13 @@ impl<'a> Console<'a> {
         self
     }
 
+    /// Tells what went wrong, in a line or some.
+    pub(super) fn complain(&mut self, reason: &impl ToString) {
+        let reason = reason.to_string();
+        let lines: Vec<_> = reason.lines().map(harmless).collect();
+        self.err.say(format_args!("error: {}\n", lines.join("\n")));
+    }
+
     /// What is written from now on is in colour as `color` says.
     pub(super) fn set_color(&mut self, color: Color) {
         let plain = no_color();
@@ -50,7 +57,12 @@ impl<'a> Console<'a> {
 /// Whether the environment asks for no colour.
 fn no_color() -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    set("NO_COLOR").is_some() || set("TERM").is_some_and(|term| term == "dumb")
+    set("NO_COLOR").is_some() || dumb()
+}
+
+/// Whether the terminal says that it can do nothing but write.
+fn dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 impl<'a> Output<'a> {
@@ -74,6 +86,11 @@ impl<'a> Output<'a> {
 
     pub(super) fn is_terminal(&self) -> bool {
         self.terminal
+    }
+
+    /// Whether it is a terminal whose cursor can be moved.
+    pub(super) fn moves(&self) -> bool {
+        self.terminal && !dumb()
     }
 
     pub(super) fn paint(&self) -> Paint {
@@ -146,10 +163,10 @@ impl Paint {
     }
 }
 
-/// `text` with whatever could move a cursor or change a colour written out.
+/// `text` with whatever could move a cursor, change a colour or turn the direction of writing written out.
 pub(super) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
-    if text.chars().any(char::is_control) {
-        let escape = |c: char| match c.is_control() {
+    if text.chars().any(harms) {
+        let escape = |c: char| match harms(c) {
             true => c.escape_default().to_string(),
             false => c.to_string(),
         };
@@ -157,6 +174,12 @@ pub(super) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
     } else {
         text.into()
     }
+}
+
+/// Controls, separators of lines, and marks that turn the direction of writing.
+fn harms(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -199,6 +222,7 @@ mod tests {
     #[test]
     fn text_from_elsewhere_cannot_move_the_cursor() {
         assert_eq!(harmless("a\x1b[2Jé\n"), "a\\u{1b}[2Jé\\n");
+        assert_eq!(harmless("a\u{202e}b\u{2028}"), "a\\u{202e}b\\u{2028}");
         assert_eq!(harmless("plain"), "plain");
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn demo(args: &DemoArgs, console: &mut Console<'_>) -> u8 {
     match shown {
         Ok(code) => code,
         Err(error) => {
-            console.err.say(format_args!("error: {error}\n"));
+            console.complain(&error);
             LOCAL
         }
     }
@@ -68,7 +68,7 @@ async fn show(args: &DemoArgs, console: &mut Console<'_>) -> io::Result<u8> {
     let loaded = match Source::yaml(&text).load(&Registry::default(), &stats) {
         Ok(loaded) => loaded,
         Err(error) => {
-            console.err.say(format_args!("error: {error}\n"));
+            console.complain(&error);
             return Ok(BAD_CONFIG);
         }
     };

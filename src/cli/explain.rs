@@ -23,7 +23,7 @@ pub(super) fn explain(args: &ExplainArgs, console: &mut Console<'_>) -> u8 {
     let hosts = match runtime {
         Ok(runtime) => runtime.block_on(hosts(args)),
         Err(error) => {
-            console.err.say(format_args!("error: {error}\n"));
+            console.complain(&error);
             return LOCAL;
         }
     };

@@ -34,7 +34,7 @@ pub(super) fn status(args: &StatusArgs, console: &mut Console<'_>) -> u8 {
     match runtime {
         Ok(runtime) => runtime.block_on(show(args, console)),
         Err(error) => {
-            console.err.say(format_args!("error: {error}\n"));
+            console.complain(&error);
             LOCAL
         }
     }
@@ -46,7 +46,7 @@ pub(super) fn unanswered(no: NoAnswer, console: &mut Console<'_>) -> u8 {
         NoAnswer::NotFound(reason) | NoAnswer::Refused(reason) => (USAGE, reason),
         NoAnswer::Unreachable(reason) => (LOCAL, reason),
     };
-    console.err.say(format_args!("error: {reason}\n"));
+    console.complain(&reason);
     code
 }
 
@@ -65,7 +65,7 @@ async fn show(args: &StatusArgs, console: &mut Console<'_>) -> u8 {
         };
         if args.admin.format == StatusFormat::Json {
             console.out.say(format_args!("{}\n", seen.json()));
-        } else if args.watch && console.out.is_terminal() {
+        } else if args.watch && console.out.moves() {
             let (columns, rows) = live::size();
             let most = rows.saturating_sub(AROUND + seen.clusters.len()).max(1);
             let most = args.limit.min(most);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::console::Console;
+use super::console::{Console, harmless};
 use super::load::{self, Source};
 use super::{BAD_CONFIG, FindingFormat, ValidateArgs};
 use crate::config::ConfigError;
@@ -99,10 +99,12 @@ fn tell(
     }
     let warns = findings.iter().all(|f| f.severity == Severity::Warning);
     if ok {
+        let name = harmless(name);
         console.out.say(format_args!("configuration '{name}' OK\n"));
     } else if warns {
         console.err.say(format_args!(
-            "{name}: refused by --strict: {} to warn of\n",
+            "{}: refused by --strict: {} to warn of\n",
+            harmless(name),
             match findings.len() {
                 1 => "1 thing".to_owned(),
                 several => format!("{several} things"),

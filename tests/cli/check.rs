@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::command::{Ran, ran};
-use crate::config::{bootstrap, check as health_check};
+use crate::config::{OFTEN, bootstrap, check as health_check};
 use crate::manners::{Host, closed};
 use crate::prometheus::Scrape;
 use crate::snapshot::{same, steady};
@@ -157,6 +157,47 @@ fn a_host_that_passes_at_times_is_a_warning_to_nagios() {
 }
 
 #[test]
+fn nagios_is_told_all_of_a_complaint_in_one_line() {
+    let ran = check(&[&["--preset", "echo", "--format", "nagios"]]);
+    assert_eq!((ran.code, &*ran.err), (Some(3), ""));
+    let line = "UDP UNKNOWN: the following required arguments were not provided: <HOST:PORT/--config <FILE>>\n";
+    assert_eq!(ran.out, line);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_payload_without_end_is_refused() {
+    let args = [
+        "127.0.0.1:1",
+        "--send-file",
+        "/dev/zero",
+        "--receive-text",
+        "x",
+    ];
+    let ran = check(&[&args]);
+    assert_eq!((ran.code, &*ran.out), (Some(2), ""));
+    assert_eq!(
+        ran.err,
+        "error: --send-file: /dev/zero is longer than 65507 bytes\n"
+    );
+}
+
+#[test]
+fn names_cannot_turn_what_is_written() {
+    let text = bootstrap(
+        "",
+        &[([127, 0, 0, 1], 1).into()],
+        &[health_check(OFTEN)],
+        "",
+    );
+    let text = text.replacen("name: c\n", "name: \"c\\e[2J\\u202ed\"\n", 1);
+    let ran = check_file(&text, &[], &["--cluster", "d"]);
+    assert_eq!((ran.code, &*ran.out), (Some(2), ""));
+    let known = "error: there is no cluster \"d\": known are c\\u{1b}[2J\\u{202e}d\n";
+    assert_eq!(ran.err, known);
+}
+
+#[test]
 fn payloads_come_as_digits_as_text_and_from_files() {
     let directory = tempfile::tempdir().unwrap();
     let echo = Host::new(|_, ping| vec![ping.to_vec()]);
@@ -290,7 +331,7 @@ fn a_cluster_of_a_file_is_checked_as_the_daemon_would() {
     assert_eq!((ran.code, &*ran.out), (Some(2), ""));
     assert_eq!(ran.err, "error: there is no cluster \"d\": known are c\n");
     let ran = check_file("{nod: {}}", &[], &["--cluster", "c"]);
-    assert_eq!((ran.code, &*ran.out), (Some(2), ""));
+    assert_eq!((ran.code, &*ran.out), (Some(1), ""));
     assert!(
         ran.err
             .starts_with("error: b.yaml: line 1, column 7: nod: "),

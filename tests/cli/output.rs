@@ -5,6 +5,21 @@ use std::process::Stdio;
 
 use crate::command::{binary, ran};
 
+/// A check of a host that is not there.
+#[cfg(target_os = "linux")]
+const FAILS: [&str; 10] = [
+    "check",
+    "127.0.0.1:1",
+    "--send-text",
+    "x",
+    "--receive-text",
+    "x",
+    "--count",
+    "1",
+    "--timeout",
+    "1s",
+];
+
 #[cfg(target_os = "linux")]
 #[test]
 fn an_answer_that_cannot_be_written_is_no_success() {
@@ -14,6 +29,8 @@ fn an_answer_that_cannot_be_written_is_no_success() {
         &["presets"],
         &["completions", "bash"],
         &["--help"],
+        // A failure of its own does not hide it.
+        &FAILS,
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut command = binary();

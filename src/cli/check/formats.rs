@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::hex;
 use super::probe::Row;
 use super::report::{Report, RoundTrips, Verdict};
-use crate::cli::console::{Paint, Style};
+use crate::cli::console::{Paint, Style, harmless};
 use crate::cli::table::{Cell, Table};
 use crate::cli::time::millis;
 use crate::event::Reason;
@@ -96,13 +96,15 @@ fn difference(row: &Row, paint: Paint) -> String {
         true => format!(" of {length}"),
         false => String::new(),
     };
-    let mut text = format!("\n{}: the answer differs at byte {at}\n", row.label());
+    let label = row.label();
+    let mut text = format!("\n{}: the answer differs at byte {at}\n", harmless(&label));
     let both = [
         ("awaited", &**receive, ""),
         ("came", &*mismatch.sample, longer.as_str()),
     ];
     for (word, bytes, longer) in both {
-        let _ = writeln!(text, "  {word}, {} bytes{longer}", bytes.len());
+        let length = counted(bytes.len(), "byte", "bytes");
+        let _ = writeln!(text, "  {word}, {length}{longer}");
         for line in hex::dump(bytes, mark, paint) {
             let _ = writeln!(text, "    {line}");
         }
@@ -241,7 +243,7 @@ pub(super) fn nagios(report: &Report) -> String {
     let why = why.map(|(host, reason)| format!("; {host}: {reason}"));
     let mut line = format!(
         "UDP {state}: {healthy} of {hosts} passed, {passed} of {all} attempts{}",
-        why.unwrap_or_default().replace('|', "/")
+        harmless(&why.unwrap_or_default().replace('|', "/"))
     );
     let _ = write!(
         line,

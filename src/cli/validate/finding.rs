@@ -52,7 +52,7 @@ impl Finding {
 
     /// A line, and below it the line of the file with a mark under the place.
     pub(super) fn text(&self, file: &str, paint: Paint) -> String {
-        let mut text = format!("{file}: ");
+        let mut text = format!("{}: ", harmless(file));
         if self.severity == Severity::Warning {
             text.push_str(&paint.apply(Style::Odd, "warning"));
             text.push_str(": ");
@@ -64,7 +64,7 @@ impl Finding {
             "" => self.reason.clone(),
             path => format!("{path}: {}", self.reason),
         };
-        let _ = writeln!(text, "{}", what.replace('\n', " "));
+        let _ = writeln!(text, "{}", harmless(&what.replace('\n', " ")));
         if let (Some(line), Some(column), Some(source)) = (self.line, self.column, &self.source) {
             let (shown, at) = excerpt(source, column);
             let style = match self.severity {
@@ -84,7 +84,7 @@ impl Finding {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let mut text = format!("::{level} file={}", property(file));
+        let mut text = format!("::{level} file={}", harmless(&property(file)));
         if let (Some(line), Some(column)) = (self.line, self.column) {
             let _ = write!(text, ",line={line},col={column}");
         }
@@ -92,7 +92,7 @@ impl Finding {
             "" => self.reason.clone(),
             path => format!("{path}: {}", self.reason),
         };
-        let _ = writeln!(text, "::{}", message(&what));
+        let _ = writeln!(text, "::{}", harmless(&message(&what)));
         text
     }
 }
