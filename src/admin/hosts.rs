@@ -25,6 +25,9 @@ mod watch;
 pub(super) use detail::millis;
 pub(super) use json::{Times, string, write_host, write_locality, write_reason};
 
+/// What can be asked after the `?`.
+const PARAMETERS: [&str; 6] = ["address", "cluster", "limit", "locality", "state", "watch"];
+
 const VERDICTS: [Verdict; 4] = [
     Verdict::Healthy,
     Verdict::Degraded,
@@ -37,9 +40,15 @@ pub(super) async fn page(
     extensions: Extensions,
     query: Query,
 ) -> Result<Response, Refused> {
+    let mut names = query.pairs().iter().map(|(name, _)| &**name);
+    if let Some(name) = names.find(|name| !PARAMETERS.contains(name)) {
+        let known = PARAMETERS.join(", ");
+        let message = format!("There is no parameter {name:?}: known are {known}.\n");
+        return Err(Refused::bad_request(message));
+    }
     let selection = Selection::new(&query)?;
     let engine = &shared.admin.engine;
-    if query.has("watch") {
+    if query.has("watch") && !matches!(query.get("watch"), Some("0" | "false")) {
         if !selection.is_whole() {
             let message = "Of what is watched only the cluster can be chosen.\n";
             return Err(Refused::bad_request(message));

@@ -41,7 +41,7 @@ pub(super) async fn page(
     State(shared): State<Arc<Shared>>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refused> {
-    let asked = Asked::read(&Query::form(&query.unwrap_or_default())?);
+    let asked = Asked::read(&Query::form(&query.unwrap_or_default())?)?;
     let mut random = [0; 16];
     let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     if filled.ok() != Some(random.len()) {
@@ -85,18 +85,25 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(query: &Query) -> Self {
+    /// # Errors
+    ///
+    /// There is no such state.
+    fn read(query: &Query) -> Result<Self, Refused> {
         let text = |name| query.get(name).unwrap_or_default().to_owned();
-        let state = query.get("state");
+        let state = query.get("state").map(|word| {
+            let mut all = VERDICTS.into_iter();
+            all.find(|verdict| verdict.name() == word).ok_or_else(|| {
+                let usage = "usage: /?state=(healthy|degraded|unhealthy|unknown)\n";
+                Refused::bad_request(usage)
+            })
+        });
         let from = query.get("from").and_then(|from| from.parse().ok());
-        Self {
+        Ok(Self {
             cluster: text("cluster"),
             locality: text("locality"),
-            state: VERDICTS
-                .into_iter()
-                .find(|verdict| Some(verdict.name()) == state),
+            state: state.transpose()?,
             from: from.unwrap_or_default(),
-        }
+        })
     }
 }
 

@@ -162,12 +162,25 @@ async fn what_is_not_there_is_refused() {
         ("?state=healthy,up", 400),
         ("?limit=x", 400),
         ("?limit=-1", 400),
+        ("?cluster=c1&stat=healthy", 400),
+        ("?watch=0&cluster=c1", 200),
+        ("?watch=false&state=healthy", 200),
     ] {
         assert_eq!(
             get(served.address, &format!("/hosts{query}")).await.status,
             status,
             "{query}"
         );
+    }
+    let answer = get(served.address, "/hosts?stat=healthy").await;
+    let told = "There is no parameter \"stat\": known are address, cluster, limit, locality, state, watch.\n";
+    assert_eq!(answer.body, told);
+    // The page refuses a state that there is not, too.
+    let answer = get(served.address, "/?cluster=games&state=bogus").await;
+    let usage = "usage: /?state=(healthy|degraded|unhealthy|unknown)\n";
+    assert_eq!((answer.status, &*answer.body), (400, usage));
+    for query in ["/?cluster=&state=&locality=", "/?state=healthy"] {
+        assert_eq!(get(served.address, query).await.status, 200, "{query}");
     }
 }
 
