@@ -84,10 +84,6 @@ impl<'a> Output<'a> {
         self.failed = written.err();
     }
 
-    pub(super) fn is_terminal(&self) -> bool {
-        self.terminal
-    }
-
     /// Whether it is a terminal whose cursor can be moved.
     pub(super) fn moves(&self) -> bool {
         self.terminal && !dumb()
@@ -178,8 +174,12 @@ pub(super) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
 
 /// Controls, separators of lines, and marks that turn the direction of writing.
 fn harms(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+    let separates = matches!(c, '\u{2028}' | '\u{2029}');
+    let turns = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || separates || turns
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Daemon {
         loaded: Loaded,
         options: Options,
         stats: Arc<Stats>,
-        control: Option<Arc<dyn Control>>,
+        control: Arc<dyn Control>,
     ) -> io::Result<Self> {
         let shards = options.shards;
         let engine = Engine::start_threads(options, stats).map_err(|error| {
@@ -94,12 +94,10 @@ impl Daemon {
             let mut admin = Admin::new(engine.clone())
                 .with_node(bootstrap.node)
                 .with_bootstraps(force.shown())
-                .with_dump(dump);
+                .with_dump(dump)
+                .with_control(control);
             if let Some(dump) = hds_dump {
                 admin = admin.with_hds_dump(dump);
-            }
-            if let Some(control) = control {
-                admin = admin.with_control(control);
             }
             if listener.is_loopback() {
                 admin = admin.with_own_names_only();

@@ -15,9 +15,11 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::console::Console;
+use super::control::Controls;
 use super::daemon::Daemon;
 use super::load::Source;
-use super::{BAD_CONFIG, DemoArgs, LOCAL, live::Live, run::JOURNAL};
+use super::{BAD_CONFIG, DemoArgs, LOCAL, LogArgs, LogFormat, live::Live, log, run::JOURNAL};
+use crate::admin::Control;
 use crate::engine::{Cluster, Options, Traffic, raise_descriptor_limit};
 use crate::registry::Registry;
 use crate::snapshot::Verdict;
@@ -65,7 +67,8 @@ async fn show(args: &DemoArgs, console: &mut Console<'_>) -> io::Result<u8> {
         std::fs::write(path, &text).map_err(wrong)?;
     }
     let stats = Arc::new(Stats::default());
-    let loaded = match Source::yaml(&text).load(&Registry::default(), &stats) {
+    let registry = Registry::default();
+    let loaded = match Source::yaml(&text).load(&registry, &stats) {
         Ok(loaded) => loaded,
         Err(error) => {
             console.complain(&error);
@@ -75,7 +78,15 @@ async fn show(args: &DemoArgs, console: &mut Console<'_>) -> io::Result<u8> {
     let options = Options::default()
         .with_traffic(Traffic::Always)
         .with_journal(JOURNAL);
-    let daemon = Daemon::start(loaded, options, stats, None).await?;
+    // Log lines would stand in the table, so there are none unless the admin port is told to write some.
+    let log = LogArgs {
+        log_format: LogFormat::Text,
+        log_level: "off".to_owned(),
+    };
+    let logs = log::install(&log).map_err(io::Error::other)?;
+    let controls = Arc::new(Controls::new(logs, registry));
+    let control = Arc::clone(&controls) as Arc<dyn Control>;
+    let daemon = Daemon::start(loaded, options, stats, control).await?;
     show::head(console, &text, daemon.admin());
 
     let mut ticks = interval(TICK);
@@ -98,26 +109,25 @@ async fn show(args: &DemoArgs, console: &mut Console<'_>) -> io::Result<u8> {
                 tell.send_replace(upstreams.clone());
             }
             () = &mut end => break,
+            () = controls.told_to_quit() => break,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
         let Some(cluster) = daemon.engine().cluster(management::NAME) else {
             continue;
         };
-        if console.out.is_terminal() {
-            let lines = show::table(
-                &daemon,
-                &cluster,
-                console.out.paint(),
-                Some(super::live::size().0),
-            )
-            .await;
+        if console.out.moves() {
+            let (columns, rows) = super::live::size();
+            let paint = console.out.paint();
+            let mut lines = show::table(&daemon, &cluster, paint, Some(columns)).await;
+            // A line that has left the screen cannot be shown anew.
+            lines.truncate(rows.saturating_sub(1));
             live.show(&mut console.out, &lines);
         } else {
             show::changes(&daemon, &cluster, &mut before, console);
         }
     }
-    if !console.out.is_terminal()
+    if !console.out.moves()
         && let Some(cluster) = daemon.engine().cluster(management::NAME)
     {
         let lines = show::table(&daemon, &cluster, console.out.paint(), None).await;

@@ -109,7 +109,7 @@ async fn serve(
     let mut signals = Signals::new()?;
     let notify = Notify::from_env();
     let control = Arc::clone(&controls) as Arc<dyn Control>;
-    let mut daemon = Daemon::start(loaded, options(args), stats, Some(control)).await?;
+    let mut daemon = Daemon::start(loaded, options(args), stats, control).await?;
     notify.ready();
     let engine = daemon.engine().clone();
     loop {

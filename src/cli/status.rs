@@ -79,7 +79,7 @@ async fn show(args: &StatusArgs, console: &mut Console<'_>) -> u8 {
         if !args.watch || console.out.closed() {
             return 0;
         }
-        if !console.out.is_terminal() && args.admin.format == StatusFormat::Table {
+        if !console.out.moves() && args.admin.format == StatusFormat::Table {
             console.out.say(format_args!("\n"));
         }
     }

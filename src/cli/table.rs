@@ -57,7 +57,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Its lines, each cut to `width` characters. Columns in which nothing stands are left out.
+    /// Its lines, each cut to `width` characters, with a mark where a cell was cut. Columns in which nothing stands are left out.
     pub(super) fn lines(&self, paint: Paint, width: usize) -> Vec<String> {
         let empty = Cell::from("");
         let cell = |row: usize, column: usize| match row {
@@ -91,7 +91,11 @@ impl Table {
                 };
                 let _ = write!(line, "{:1$}", "", before.min(left));
                 left = left.saturating_sub(before);
-                let text: String = text.chars().take(left).collect();
+                let cut = text.chars().count() > left;
+                let mut text: String = text.chars().take(left).collect();
+                if cut && text.pop().is_some() {
+                    text.push('…');
+                }
                 left -= text.chars().count();
                 line.push_str(&paint.apply(style, &text));
                 let _ = write!(line, "{:1$}", "", after.min(left));
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn lines_are_cut_to_the_terminal() {
         let lines = table().lines(plain(), 10);
-        assert_eq!(lines, ["HOST    TI", "a        1", "bcdéf  100"]);
+        assert_eq!(lines, ["HOST    T…", "a        …", "bcdéf  10…"]);
         assert_eq!(table().lines(plain(), 0), ["", "", ""]);
     }
 }

@@ -74,6 +74,7 @@ async fn every_upstream_is_found_as_it_behaves_and_the_page_is_there() {
     let (_, page) = told.split_once("The admin page: http://").unwrap();
     let address = page.split_once('/').unwrap().0.parse().unwrap();
     assert_eq!(get(address, "/").await.status, 200);
+    assert_eq!(get(address, "/logging").await.status, 405);
     let hosts = get(address, "/hosts?cluster=demo&state=unhealthy").await;
     assert!(
         hosts.body.contains("\"hostname\":\"closed\""),

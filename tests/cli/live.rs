@@ -11,13 +11,13 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::command::binary;
 use crate::manners::Host;
 
-/// Runs a command whose streams are a terminal so many columns wide, and gives all that it showed.
-fn shown(args: &[&str], env: &[(&str, &str)], columns: u16) -> String {
+/// Runs a command whose streams are a terminal so many columns wide and rows high, and gives all that it showed.
+fn shown(args: &[&str], env: &[(&str, &str)], columns: u16, rows: u16) -> String {
     let control = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&control).unwrap();
     unlockpt(&control).unwrap();
     let size = Winsize {
-        ws_row: 40,
+        ws_row: rows,
         ws_col: columns,
         ws_xpixel: 0,
         ws_ypixel: 0,
@@ -61,7 +61,7 @@ fn plain(text: &str) -> String {
 
 #[test]
 fn the_demo_is_one_table_that_is_shown_anew() {
-    let text = shown(&["demo", "--for", "2s"], &[], 70);
+    let text = shown(&["demo", "--for", "2s"], &[], 70, 40);
     assert!(text.matches("\x1b[J").count() > 2, "shown more than once");
     assert!(text.contains("\x1b[32mhealthy\x1b[0m"), "in colour");
     let last = text.rsplit("UPSTREAM").next().unwrap();
@@ -80,6 +80,26 @@ fn the_demo_is_one_table_that_is_shown_anew() {
 }
 
 #[test]
+fn the_demo_is_cut_to_a_small_terminal() {
+    let text = shown(&["demo", "--for", "2s", "--color", "never"], &[], 40, 5);
+    // From one time to the next, four lines up at most.
+    let up = text.split("\x1b[").filter_map(|rest| {
+        let number = rest.split_once('A')?.0;
+        number.parse::<usize>().ok()
+    });
+    assert_eq!(up.max(), Some(4));
+    let (_, last) = text.rsplit_once("UPSTREAM").unwrap();
+    assert!(plain(last).contains('…'), "{last:?}");
+}
+
+#[test]
+fn a_dumb_terminal_gets_lines_only() {
+    let text = shown(&["demo", "--for", "2s"], &[("TERM", "dumb")], 70, 40);
+    assert!(!text.contains('\x1b'), "{text:?}");
+    assert!(text.contains("healthy"), "{text:?}");
+}
+
+#[test]
 fn progress_is_shown_on_a_terminal_and_taken_back() {
     let host = Host::answering(b"pong");
     let target = host.address.to_string();
@@ -93,16 +113,17 @@ fn progress_is_shown_on_a_terminal_and_taken_back() {
     ];
     let patient = ["--timeout", "60s", "--interval", "1ms", "--count", "2"];
     let args = [&args[..], &patient].concat();
-    let text = shown(&args, &[], 80);
+    let text = shown(&args, &[], 80, 40);
     assert!(text.contains("\r1 of 2 attempts\x1b[K"), "{text:?}");
     assert!(text.contains("\r\x1b[K"), "{text:?}");
     assert!(text.contains("\x1b[32mpassed\x1b[0m"), "{text:?}");
-    let text = shown(&args, &[("NO_COLOR", "1")], 80);
+    let text = shown(&args, &[("NO_COLOR", "1")], 80, 40);
     assert!(!text.contains("\x1b[32m"), "{text:?}");
     let text = shown(
         &[&args[..], &["--color", "always"]].concat(),
         &[("NO_COLOR", "1")],
         80,
+        40,
     );
     assert!(text.contains("\x1b[32m"), "{text:?}");
 }

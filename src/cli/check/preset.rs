@@ -169,7 +169,7 @@ pub(in crate::cli) fn presets(args: &PresetsArgs, console: &mut Console<'_>) -> 
             0
         }
         (_, Err(why)) => {
-            console.err.say(format_args!("error: {why}\n"));
+            console.complain(&why);
             USAGE
         }
         (None, Ok(_)) => 0,
