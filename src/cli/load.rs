@@ -126,16 +126,28 @@ impl Source {
         registry: &Registry,
         stats: &Arc<Stats>,
     ) -> Result<Loaded, ConfigError> {
+        let mut warnings = Warnings::default();
+        let loaded = self.load_and_warn(registry, stats, &mut warnings)?;
+        Ok(Loaded { warnings, ..loaded })
+    }
+
+    /// The same, with what there is to warn of in `warnings`, be it usable or not.
+    pub(super) fn load_and_warn(
+        &self,
+        registry: &Registry,
+        stats: &Arc<Stats>,
+        warnings: &mut Warnings,
+    ) -> Result<Loaded, ConfigError> {
         let text = || {
             std::str::from_utf8(&self.bytes)
                 .map_err(|error| ConfigError::new("", format!("is no text: {error}")))
         };
         let document = match self.format {
             Format::Json => Document::from_json(text()?)?,
-            Format::Binary => return load_message(&self.bytes, registry, stats),
+            Format::Binary => return load_message(&self.bytes, registry, stats, warnings),
             _ => Document::from_yaml(text()?)?,
         };
-        load_document(&document, registry, stats)
+        load_document(&document, registry, stats, warnings)
             .map_err(|error| error.located_in(&document).in_order())
             .map(|loaded| Loaded {
                 document: Some(document),
@@ -148,11 +160,11 @@ fn load_document(
     document: &Document,
     registry: &Registry,
     stats: &Arc<Stats>,
+    warnings: &mut Warnings,
 ) -> Result<Loaded, ConfigError> {
-    let mut warnings = Warnings::default();
     let read = document.read::<Message>();
-    match Bootstrap::from_read(&read, document, &mut warnings) {
-        Ok(bootstrap) => build(bootstrap, read.message, warnings, registry, stats),
+    match Bootstrap::from_read(&read, document, warnings) {
+        Ok(bootstrap) => build(bootstrap, read.message, registry, stats),
         Err(error) => Err(and_checkers(error, &read.message, Some(&read), registry)),
     }
 }
@@ -161,6 +173,7 @@ fn load_message(
     bytes: &[u8],
     registry: &Registry,
     stats: &Arc<Stats>,
+    warnings: &mut Warnings,
 ) -> Result<Loaded, ConfigError> {
     let message = Message::decode(bytes).map_err(|error| {
         ConfigError::new(
@@ -168,9 +181,8 @@ fn load_message(
             format!("no message of type {}: {error}", Message::full_name()),
         )
     })?;
-    let mut warnings = Warnings::default();
-    match Bootstrap::from_message(&message, &mut warnings) {
-        Ok(bootstrap) => build(bootstrap, message, warnings, registry, stats),
+    match Bootstrap::from_message(&message, warnings) {
+        Ok(bootstrap) => build(bootstrap, message, registry, stats),
         Err(error) => Err(and_checkers(error, &message, None, registry)),
     }
 }
@@ -178,7 +190,6 @@ fn load_message(
 fn build(
     bootstrap: Bootstrap,
     message: Message,
-    warnings: Warnings,
     registry: &Registry,
     stats: &Arc<Stats>,
 ) -> Result<Loaded, ConfigError> {
@@ -201,7 +212,7 @@ fn build(
         clusters,
         client,
         hds,
-        warnings,
+        warnings: Warnings::default(),
     });
     errors
         .finish(loaded)?

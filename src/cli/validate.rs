@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::console::{Console, harmless};
 use super::load::{self, Source};
 use super::{BAD_CONFIG, FindingFormat, ValidateArgs};
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Warnings};
 use crate::registry::Registry;
 use crate::validate::Fault;
 
@@ -30,27 +30,32 @@ pub(super) fn validate(args: &ValidateArgs, console: &mut Console<'_>) -> u8 {
     if ok { 0 } else { BAD_CONFIG }
 }
 
-/// All that is wrong with a file, or else all that may not be meant.
+/// All that is wrong with a file, and then what may not be meant: of a file that cannot be used, as much as its
+/// reading told.
 fn findings(source: &Source, args: &ValidateArgs) -> Vec<Finding> {
-    let loaded = match source.load(&Registry::default(), &Default::default()) {
-        Ok(loaded) => loaded,
-        Err(error) => return faults(&error, source.text()),
-    };
-    let mut warnings: Vec<_> = loaded
-        .warnings
+    let mut told = Warnings::default();
+    let loaded = source.load_and_warn(&Registry::default(), &Default::default(), &mut told);
+    let mut warnings: Vec<_> = told
         .located()
         .map(|(warning, place)| (warning.clone(), place))
         .collect();
-    let place = |trap: &Fault| loaded.document.as_ref()?.locate(&trap.path);
-    let traps = traps::traps(&loaded, args.traffic);
-    warnings.extend(traps.into_iter().map(|trap| {
-        let place = place(&trap);
-        (trap, place)
-    }));
+    let mut findings = Vec::new();
+    match &loaded {
+        Ok(loaded) => {
+            let place = |trap: &Fault| loaded.document.as_ref()?.locate(&trap.path);
+            let traps = traps::traps(loaded, args.traffic);
+            warnings.extend(traps.into_iter().map(|trap| {
+                let place = place(&trap);
+                (trap, place)
+            }));
+        }
+        Err(error) => findings = faults(error, source.text()),
+    }
     warnings.sort_by_key(|(_, place)| *place);
     let warning =
         |(fault, place): &(Fault, _)| Finding::new(Severity::Warning, fault, *place, source.text());
-    warnings.iter().map(warning).collect()
+    findings.extend(warnings.iter().map(warning));
+    findings
 }
 
 fn faults(error: &ConfigError, text: Option<&str>) -> Vec<Finding> {

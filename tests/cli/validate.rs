@@ -47,6 +47,42 @@ fn the_example_is_sound() {
 }
 
 #[test]
+fn warnings_are_told_beside_faults() {
+    let text = "{nod: {}, admin: {access_log_path: /dev/null}}";
+    for (format, wanted) in [
+        (
+            "text",
+            [
+                "b.yaml: line 1, column 7: nod: ",
+                "warning: line 1, column 36: admin.access_log_path: is deprecated",
+            ],
+        ),
+        (
+            "json",
+            ["\"severity\":\"error\"", "\"severity\":\"warning\""],
+        ),
+        (
+            "github",
+            [
+                "::error file=b.yaml,line=1,col=7::",
+                "::warning file=b.yaml,line=1",
+            ],
+        ),
+    ] {
+        let ran = validate(
+            &[("b.yaml", text)],
+            &["-c", "b.yaml", "--format", format],
+            "",
+        );
+        assert_eq!(ran.code, Some(1), "{format}");
+        let told = ran.out + &ran.err;
+        for wanted in wanted {
+            assert!(told.contains(wanted), "{format}: {told}");
+        }
+    }
+}
+
+#[test]
 fn standard_input_is_read_for_a_dash() {
     let good = validate(&[], &["-c", "-"], GOOD);
     assert_eq!(good.out, "configuration '<stdin>' OK\n");
@@ -109,6 +145,7 @@ static_resources:
             "line 13, column 23: static_resources.clusters[1].health_checks[0].event_log_path: cannot open \"/nonexistent/events\" for appending: No such file or directory (os error 2)",
             "line 18, column 24: static_resources.clusters[1].health_checks[0].custom_health_check.typed_config.send.text: invalid hex string: 'g' at offset 1 is no hexadecimal digit",
             "line 19, column 20: static_resources.clusters[1].health_checks[0].custom_health_check.typed_config.receive: a list is not a mapping: want the fields of envoy.config.core.v3.HealthCheck.Payload",
+            "warning: line 13, column 23: static_resources.clusters[1].health_checks[0].event_log_path: is deprecated",
         ],
     );
 }
