@@ -395,6 +395,7 @@ impl Clusters {
                 && std::mem::take(&mut cluster.dirty)
             {
                 cluster.part.version += 1;
+                cluster.part.unchecked = cluster.unchecked;
                 return Some((id, cluster.part.clone()));
             }
         }

@@ -74,6 +74,16 @@ struct Inner {
     running: watch::Receiver<bool>,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let clusters = self.clusters.get_mut();
+        let clusters = clusters.unwrap_or_else(PoisonError::into_inner);
+        for entry in clusters.values() {
+            entry.end();
+        }
+    }
+}
+
 /// The engine has ended (its shards, or their runtime, are gone), or the cluster was removed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the engine has ended, or the cluster was removed")]
@@ -317,6 +327,7 @@ impl Engine {
         let Some(entry) = removed else {
             return Ok(());
         };
+        entry.end();
         if let Some(manager) = entry.manager() {
             manager.cluster_removed.inc();
             manager.active_clusters.dec();
@@ -369,16 +380,17 @@ impl Engine {
         Ok(())
     }
 
-    /// The cluster of this name, or of this key if it has one.
+    /// The cluster of this name, or of this key if it has one. None has the engine once it was stopped.
     pub fn cluster(&self, name: &str) -> Option<Cluster> {
         let entry = self.read().get(name).cloned()?;
-        Some(self.handle(entry))
+        (!entry.ended()).then(|| self.handle(entry))
     }
 
-    /// All clusters, by name.
+    /// All clusters, by name; none once the engine was stopped.
     pub fn clusters(&self) -> Vec<Cluster> {
         let entries: Vec<_> = self.read().values().cloned().collect();
-        entries.into_iter().map(|e| self.handle(e)).collect()
+        let entries = entries.into_iter().filter(|entry| !entry.ended());
+        entries.map(|entry| self.handle(entry)).collect()
     }
 
     fn entry(&self, config: &Arc<ClusterConfig>, origin: Origin) -> (Arc<Entry>, Arc<Live>) {
@@ -476,7 +488,13 @@ impl Cluster {
         self.entry.origin
     }
 
-    /// Its hosts and their health now.
+    /// Whether it was removed, or its engine was dropped or stopped: what is read of it is what it was last. Costs
+    /// a look at two flags.
+    pub fn ended(&self) -> bool {
+        self.entry.ended()
+    }
+
+    /// Its hosts and their health now; as they were last, once it has [ended](Cluster::ended).
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             parts: self.entry.parts.iter().map(|p| p.load_full()).collect(),
@@ -531,8 +549,20 @@ impl Snapshot {
         self.len() == 0
     }
 
-    /// Whether every host has completed its first check.
+    /// Whether every host has once completed its first check. It stays so when more hosts come:
+    /// [`Snapshot::unchecked`] counts theirs too.
     pub fn initialized(&self) -> bool {
         self.parts.iter().all(|part| part.initialized)
+    }
+
+    /// How many first checks are still to be completed, of all hosts that there are.
+    pub fn unchecked(&self) -> usize {
+        self.parts.iter().map(|part| part.unchecked).sum()
+    }
+
+    /// As many parts, without hosts.
+    fn emptied(&self) -> Self {
+        let parts = self.parts.iter().map(|_| Arc::default()).collect();
+        Self { parts }
     }
 }

@@ -321,8 +321,11 @@ fn name_hash(branches: &[Arc<Branch>], slot: u32) -> u64 {
 pub struct Part {
     /// Grows with each change.
     pub version: u64,
-    /// Whether every host has completed its first check, or none is to be waited for.
+    /// Whether every host has once completed its first check, or none is to be waited for; it stays so, whatever
+    /// hosts come later.
     pub initialized: bool,
+    /// How many first checks are still to be completed, also of hosts that came after it was initialized.
+    pub unchecked: usize,
     /// The hosts.
     pub hosts: HostList,
 }

@@ -101,6 +101,7 @@ async fn a_host_enters_at_its_first_healthy_verdict_and_leaves_at_ejection() {
     cluster.set_unhealthy(&host(2).address).await.unwrap();
     assert_eq!(ports(&[changes.next().await.unwrap()]), [-2]);
     engine.remove_cluster("c").await.unwrap();
+    assert_eq!(ports(&[changes.next().await.unwrap()]), [-1]);
     assert_eq!(changes.next().await, None);
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Events, SECOND, Scripted, Step, check, cluster, host, hosts, run, until};
 use xds_health::cluster::Last;
 use xds_health::config::{ClusterConfig, Discovery};
-use xds_health::engine::{Cluster, Ended, Engine, Options, PastOutcome};
+use xds_health::engine::{Cluster, EligibleChange, Ended, Engine, Options, PastOutcome, Snapshot};
 use xds_health::event::{EventKind, FailureType, Mismatch, Outcome, Reason, Transition};
 use xds_health::feed::NoEvent;
 use xds_health::host::{HealthFlags, Host};
@@ -87,6 +87,120 @@ async fn events_tell_what_changed_and_why() {
     assert_eq!(all.next().await, Err(NoEvent::Ended));
     assert_eq!(cluster.events().next().await, Err(NoEvent::Ended));
     assert!(cluster.changes().changed().await.is_err());
+}
+
+fn verdicts(snapshot: &Snapshot) -> Vec<(u16, Verdict)> {
+    let views = snapshot.hosts();
+    let mut all: Vec<_> = views
+        .map(|view| (view.host.address.port().unwrap(), view.verdict()))
+        .collect();
+    all.sort_by_key(|(port, _)| *port);
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn initialized_waits_for_what_was_told_before_it_each_time() {
+    for shards in [1, 3] {
+        let engine = engine(Options::default().with_shards(shards));
+        let checker = Scripted::default();
+        for port in 1..=6 {
+            checker.script(port, [Step::After(SECOND / 2, Outcome::SUCCESS)]);
+        }
+        let config = ClusterConfig::new("c", Discovery::Dynamic).with_health_check(check());
+        let cluster = run(&engine, config, checker, &Events::default()).await;
+        let healthy = |ports: &[u16]| -> Vec<_> {
+            ports.iter().map(|port| (*port, Verdict::Healthy)).collect()
+        };
+        cluster.reset(hosts([1, 2])).await.unwrap();
+        let snapshot = cluster.initialized().await.unwrap();
+        assert_eq!(verdicts(&snapshot), healthy(&[1, 2]));
+        cluster.upsert(hosts([3])).await.unwrap();
+        let snapshot = cluster.initialized().await.unwrap();
+        assert_eq!(verdicts(&snapshot), healthy(&[1, 2, 3]));
+        cluster.upsert(hosts([4])).await.unwrap();
+        cluster.upsert(hosts([5, 6])).await.unwrap();
+        let snapshot = cluster.initialized().await.unwrap();
+        assert_eq!(verdicts(&snapshot), healthy(&[1, 2, 3, 4, 5, 6]));
+        assert_eq!(snapshot.unchecked(), 0);
+        // One that goes before it was checked is not waited for.
+        cluster.upsert(hosts([7])).await.unwrap();
+        cluster.remove([host(7).address.clone()]).await.unwrap();
+        assert_eq!(cluster.initialized().await.unwrap().len(), 6);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn initialized_shows_a_reset_that_is_done_in_steps() {
+    let engine = engine(Options::default().with_shards(2));
+    let config = ClusterConfig::new("c", Discovery::Dynamic);
+    let cluster = run(&engine, config, Scripted::default(), &Events::default()).await;
+    for first in [1, 20_001] {
+        let ports = first..first + 10_000;
+        cluster.reset(hosts(ports.clone())).await.unwrap();
+        let snapshot = cluster.initialized().await.unwrap();
+        let shown = verdicts(&snapshot);
+        assert!(shown.into_iter().map(|(port, _)| port).eq(ports));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_learn_that_the_cluster_or_the_engine_has_ended() {
+    for how in ["remove", "stop", "drop"] {
+        let engine = engine(Options::default());
+        let config = cluster("c", check(), hosts([1, 2]));
+        let cluster = run(&engine, config, Scripted::default(), &Events::default()).await;
+        cluster.initialized().await.unwrap();
+        let (reader, mut changes) = (cluster.reader(), cluster.eligible_changes());
+        let mut ports = Vec::new();
+        for _ in 0..2 {
+            match changes.next().await.unwrap() {
+                EligibleChange::Enters(host) => ports.push(host.address.port().unwrap()),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(!reader.ended() && !cluster.ended());
+        match how {
+            "remove" => engine.remove_cluster("c").await.unwrap(),
+            "stop" => engine.stop().await,
+            _ => (),
+        }
+        if how != "drop" {
+            assert!(engine.cluster("c").is_none() && engine.clusters().is_empty());
+        }
+        drop(engine);
+        // At once, and not only when the shards have found out.
+        assert!(reader.ended() && cluster.ended(), "{how}");
+        assert_eq!(cluster.initialized().await.err(), Some(Ended));
+        assert_eq!(cluster.set_unhealthy(&host(1).address).await, Err(Ended));
+        for _ in 0..2 {
+            match changes.next().await.unwrap() {
+                EligibleChange::Leaves(host) => {
+                    ports.retain(|port| Some(*port) != host.address.port())
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(ports.is_empty());
+        assert_eq!(changes.next().await, None);
+        assert_eq!(changes.next().await, None);
+        assert_eq!(cluster.snapshot().len(), 2, "as it was last");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn set_unhealthy_tells_whether_it_failed_a_host() {
+    let engine = engine(Options::default().with_shards(2));
+    let config = cluster("c", check(), hosts([1]));
+    let cluster = run(&engine, config, Scripted::default(), &Events::default()).await;
+    cluster.initialized().await.unwrap();
+    assert_eq!(cluster.set_unhealthy(&host(1).address).await, Ok(true));
+    assert_eq!(cluster.set_unhealthy(&host(2).address).await, Ok(false));
+    let unchecked = ClusterConfig::new("d", Discovery::Dynamic);
+    let unchecked = run(&engine, unchecked, Scripted::default(), &Events::default()).await;
+    unchecked.reset(hosts([1])).await.unwrap();
+    assert_eq!(unchecked.set_unhealthy(&host(1).address).await, Ok(false));
+    let snapshot = unchecked.initialized().await.unwrap();
+    assert_eq!(verdicts(&snapshot), [(1, Verdict::Healthy)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,11 +80,13 @@ impl Clusters {
         self.complete(now, id, was, &completion, failure, round_trip);
     }
 
-    /// Fails a host from outside under every check of it, whatever the thresholds: Envoy's passive failure.
-    pub fn set_unhealthy(&mut self, now: Instant, cluster: ClusterId, address: &Address) {
+    /// Fails a host from outside under every check of it, whatever the thresholds: Envoy's passive failure. Tells
+    /// whether there is such a host that is checked; others are not failed.
+    pub fn set_unhealthy(&mut self, now: Instant, cluster: ClusterId, address: &Address) -> bool {
         let Some(at) = self.clusters.get(cluster.index()) else {
-            return;
+            return false;
         };
+        let mut failed = false;
         let hosts = slots_at(&at.part.hosts, address);
         for host in hosts {
             let mut next = self.clusters[cluster.index()].members.session(host);
@@ -103,8 +105,10 @@ impl Clusters {
                 let completion = slot.session.set_unhealthy(&failure, &check.config);
                 check.stats.passive_failure.inc();
                 self.complete(now, id, was, &completion, Some(failure), None);
+                failed = true;
             }
         }
+        failed
     }
 
     /// What follows from a completion: gauges, flags, events, removal.
@@ -247,13 +251,16 @@ impl Clusters {
         }
     }
 
-    /// A cluster whose hosts are known and all checked once is initialized, and stays so.
+    /// A cluster whose hosts are known and all checked once is initialized, and stays so. How many are unchecked is
+    /// shown in any case.
     pub(super) fn settle(&mut self, id: ClusterId) {
         let Some(cluster) = self.clusters.get_mut(id.index()) else {
             return;
         };
-        if !cluster.part.initialized && cluster.hosts_known && cluster.unchecked == 0 {
-            cluster.part.initialized = true;
+        let all = cluster.hosts_known && cluster.unchecked == 0;
+        let first = all && !cluster.part.initialized;
+        cluster.part.initialized |= all;
+        if first || cluster.part.unchecked != cluster.unchecked {
             self.touch(id);
         }
     }

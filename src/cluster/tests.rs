@@ -318,6 +318,7 @@ impl World {
         for (key, cluster) in &self.clusters.clusters {
             let part = &self.parts[&u32::try_from(key).unwrap()];
             assert_eq!(part.initialized, cluster.part.initialized);
+            assert_eq!(part.unchecked, cluster.unchecked);
             assert!(part.hosts.iter().eq(cluster.part.hosts.iter()));
             sessions += recount(&self.clusters, cluster, &running);
         }

@@ -35,7 +35,7 @@ impl Cluster {
     ///
     /// A host enters with its first healthy (or degraded) verdict, never before it was checked, and leaves when
     /// it is ejected. A reader that lags is told the net difference; nothing is kept for it but the snapshot it
-    /// saw last.
+    /// saw last. When the cluster or the engine has ended, all that entered leave, since nobody checks them.
     pub fn eligible_changes(&self) -> EligibleChanges {
         let mut changes = self.changes();
         // So that the first look is not waited for.
@@ -50,18 +50,25 @@ impl Cluster {
 }
 
 impl EligibleChanges {
-    /// Waits for the next change; none when the cluster was removed or the engine has ended. No change is lost
-    /// if this is dropped while it waits.
+    /// Waits for the next change; none when the cluster was removed or the engine has ended, and all hosts have
+    /// left. No change is lost if this is dropped while it waits.
     pub async fn next(&mut self) -> Option<EligibleChange> {
         loop {
             if let Some(change) = self.told.pop_front() {
                 return Some(change);
             }
-            self.changes.changed().await.ok()?;
-            self.changes.mark_unchanged();
-            let snapshot = self.cluster.snapshot();
+            let goes_on = self.changes.changed().await.is_ok() && !self.cluster.ended();
+            let snapshot = if goes_on {
+                self.changes.mark_unchanged();
+                self.cluster.snapshot()
+            } else {
+                self.seen.emptied()
+            };
             compare(&self.seen, &snapshot, &mut self.told);
             self.seen = snapshot;
+            if !goes_on && self.told.is_empty() {
+                return None;
+            }
         }
     }
 }

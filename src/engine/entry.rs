@@ -1,6 +1,9 @@
 //! A cluster as its drivers and its readers share it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Release},
+};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -25,6 +28,8 @@ pub(super) struct Entry {
     pub(super) live: Weak<Live>,
     /// Its drivers know that it has had traffic.
     pub(super) traffic: AtomicBool,
+    /// It was removed, or nobody has its engine any longer, though its drivers may not know yet.
+    gone: AtomicBool,
     /// Parts that are not yet initialized.
     warming: AtomicUsize,
     pub(super) origin: Origin,
@@ -73,6 +78,7 @@ impl Entry {
             key: Arc::clone(config.key()),
             tag: key_tag(config.key()),
             traffic: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             config: ArcSwap::from(config),
             parts: (0..shards).map(|_| ArcSwap::default()).collect(),
             live: Arc::downgrade(live),
@@ -84,6 +90,16 @@ impl Entry {
             manager.warming_clusters.inc();
         }
         entry
+    }
+
+    /// There will be no more to read.
+    pub(super) fn end(&self) {
+        self.gone.store(true, Release);
+    }
+
+    /// Whether there will be no more to read.
+    pub(super) fn ended(&self) -> bool {
+        self.gone.load(Acquire) || self.live.strong_count() == 0
     }
 
     /// Where the cluster is counted, if it is.

@@ -20,20 +20,46 @@ use crate::host::{Address, Host};
 const EXPLAINED: usize = 100;
 
 impl Cluster {
-    /// Waits until every host has completed its first check, and gives the snapshot that shows it.
+    /// Waits until every host has completed its first check, and gives the snapshot that shows it: the hosts of all
+    /// calls that ended before this one, and those that come while it waits. To be called after each
+    /// [`reset`](Cluster::reset) or [`upsert`](Cluster::upsert) whose hosts are to be waited for.
     ///
     /// # Errors
     ///
-    /// When the engine has ended or the cluster was removed before.
+    /// When the engine has ended or the cluster was removed, before or meanwhile.
     pub async fn initialized(&self) -> Result<Snapshot, Ended> {
         let mut changes = self.changes();
+        self.published().await?;
         loop {
             let snapshot = self.snapshot();
-            if snapshot.initialized() {
+            if self.ended() {
+                return Err(Ended);
+            }
+            if snapshot.initialized() && snapshot.unchecked() == 0 {
                 return Ok(snapshot);
             }
             changes.changed().await.map_err(|_| Ended)?;
         }
+    }
+
+    /// Waits until all shards have done what they were told before, and have shown it.
+    async fn published(&self) -> Result<(), Ended> {
+        let engine = self.engine()?;
+        let mut answers = Vec::with_capacity(engine.shards.len());
+        for shard in &engine.shards {
+            let (reply, answer) = oneshot::channel();
+            shard
+                .send(Input::Published(reply))
+                .await
+                .map_err(|_| Ended)?;
+            answers.push(answer);
+        }
+        // Who waits does not keep the engine.
+        drop(engine);
+        for answer in answers {
+            answer.await.map_err(|_| Ended)?;
+        }
+        Ok(())
     }
 
     /// What its checks do from now on: verdicts that change, first failures, and each attempt where the check is
@@ -149,13 +175,19 @@ impl Cluster {
     }
 
     /// Fails the hosts at `address` from outside, until checks pass them again: for a proxy that saw them fail.
+    /// Tells whether it did: not if there is no host at this address, nor if it is not checked, since nothing would
+    /// bring it back.
+    ///
+    /// If this is dropped while it waits for the answer, it may have been done all the same.
     ///
     /// # Errors
     ///
     /// When the engine has ended or the cluster was removed.
-    pub async fn set_unhealthy(&self, address: &Address) -> Result<(), Ended> {
-        let input = Input::SetUnhealthy(Arc::clone(&self.entry.key), address.clone());
-        self.tell_shard_of(address, input).await
+    pub async fn set_unhealthy(&self, address: &Address) -> Result<bool, Ended> {
+        let (reply, answer) = oneshot::channel();
+        let input = Input::SetUnhealthy(Arc::clone(&self.entry.key), address.clone(), reply);
+        self.tell_shard_of(address, input).await?;
+        answer.await.map_err(|_| Ended)
     }
 
     /// All that is known of the hosts at `address`; empty if there is none. The shard that checks them is asked,

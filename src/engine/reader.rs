@@ -36,7 +36,10 @@ impl Cluster {
     /// A reader of the cluster's hosts for one thread or task.
     pub fn reader(&self) -> Reader {
         let place = |index| Cache::new(Place(Arc::clone(&self.entry), index));
-        Reader((0..self.entry.parts.len()).map(place).collect())
+        Reader {
+            parts: (0..self.entry.parts.len()).map(place).collect(),
+            entry: Arc::clone(&self.entry),
+        }
     }
 }
 
@@ -44,8 +47,14 @@ impl Cluster {
 ///
 /// For a thread or task that does so with every packet. It takes no lock, allocates nothing and is not held up
 /// by changes. One that is not used keeps the hosts it last saw in memory.
+///
+/// When the cluster is removed, or the engine is dropped or stopped, the hosts stay readable as they were last, and
+/// are checked no more: [`Reader::ended`] tells.
 #[derive(Clone)]
-pub struct Reader(Box<[Cache<Place, Arc<Part>>]>);
+pub struct Reader {
+    entry: Arc<Entry>,
+    parts: Box<[Cache<Place, Arc<Part>>]>,
+}
 
 /// Where a shard publishes its part of a cluster.
 #[derive(Clone)]
@@ -60,6 +69,12 @@ impl Deref for Place {
 }
 
 impl Reader {
+    /// Whether the cluster was removed, or its engine was dropped or stopped: what is read is what it was last. Costs
+    /// a look at two flags.
+    pub fn ended(&self) -> bool {
+        self.entry.ended()
+    }
+
     /// Whether load may be sent to the host at this address: there is one, and it is healthy or degraded.
     pub fn eligible(&mut self, address: SocketAddr) -> bool {
         self.at(address).is_some_and(HostView::eligible)
@@ -67,20 +82,22 @@ impl Reader {
 
     /// The host at this address; the first of them in a static cluster that lists it more than once.
     pub fn at(&mut self, address: SocketAddr) -> Option<&HostView> {
-        let index = Share::of(&Address::Ip(address), self.0.len());
-        self.0.get_mut(index)?.load().hosts.at_socket(address)
+        let index = Share::of(&Address::Ip(address), self.parts.len());
+        self.parts.get_mut(index)?.load().hosts.at_socket(address)
     }
 
     /// The hosts of this name, [`Host::hostname`](crate::host::Host::hostname), with this port: one for each
     /// address of the name.
     pub fn named<'a>(&'a mut self, name: &'a str, port: u16) -> impl Iterator<Item = &'a HostView> {
-        let parts = self.0.iter_mut();
+        let parts = self.parts.iter_mut();
         parts.flat_map(move |part| part.load().hosts.named(name, port))
     }
 
     /// All hosts.
     pub fn hosts(&mut self) -> impl Iterator<Item = &HostView> {
-        self.0.iter_mut().flat_map(|part| part.load().hosts.iter())
+        self.parts
+            .iter_mut()
+            .flat_map(|part| part.load().hosts.iter())
     }
 }
 

@@ -61,12 +61,14 @@ pub(super) enum Input {
     Limits(IntervalLimits),
     /// A cluster has had traffic.
     Traffic(Arc<str>),
-    /// A host is unhealthy.
-    SetUnhealthy(Arc<str>, Address),
+    /// A host is unhealthy; whether there is one that is checked.
+    SetUnhealthy(Arc<str>, Address, oneshot::Sender<bool>),
     /// What the hosts at an address are up to, with so many of their last attempts.
     Explain(Arc<str>, Address, usize, oneshot::Sender<Vec<Explanation>>),
     /// So many of the last attempts, of one cluster or of all.
     Attempts(Option<Arc<str>>, usize, oneshot::Sender<Vec<PastAttempt>>),
+    /// To be told once readers see all that came before.
+    Published(oneshot::Sender<()>),
     /// There is nothing more to do.
     Stop,
 }
@@ -180,6 +182,8 @@ pub(super) struct Shard {
     reset: Option<(Reset, MembershipChange)>,
     in_flight: usize,
     published: Option<Instant>,
+    /// Who waits until all is published.
+    to_show: Vec<oneshot::Sender<()>>,
     tally: Tally,
     /// When an overload was last told of.
     told: Option<Instant>,
@@ -243,6 +247,7 @@ impl Shard {
             reset: None,
             in_flight,
             published: None,
+            to_show: Vec::new(),
             tally: Tally::default(),
             told: None,
             turn: None,
@@ -486,6 +491,7 @@ impl Shard {
                 }
             }
             Input::Limits(limits) => self.clusters.set_limits(limits),
+            Input::Published(reply) => self.to_show.push(reply),
             // What was told before is still taken, then there will be no more.
             Input::Stop => self.inputs.close(),
             Input::Traffic(name) => {
@@ -493,13 +499,13 @@ impl Shard {
                     self.clusters.note_traffic(now, id);
                 }
             }
-            Input::SetUnhealthy(name, address) => {
-                if let Some(id) = self.clusters.id(&name) {
-                    self.clusters.set_unhealthy(now, id, &address);
-                }
+            Input::SetUnhealthy(name, address, reply) => {
+                let id = self.clusters.id(&name);
+                let failed = id.is_some_and(|id| self.clusters.set_unhealthy(now, id, &address));
+                // Whoever told may have gone.
+                let _ = reply.send(failed);
             }
             Input::Explain(name, address, attempts, reply) => {
-                // Whoever asked may have gone.
                 let _ = reply.send(self.explain(&name, &address, attempts));
             }
             Input::Attempts(name, attempts, reply) => {
@@ -786,7 +792,11 @@ impl Shard {
 
     /// Shows readers what has changed, at most every [`PUBLISH_EVERY`].
     fn publish(&mut self) {
-        if !self.clusters.has_changed() || self.reset.is_some() {
+        if self.reset.is_some() {
+            return;
+        }
+        if !self.clusters.has_changed() {
+            self.tell_shown();
             return;
         }
         let now = clock::now();
@@ -799,6 +809,14 @@ impl Shard {
                 runtime.entry.publish(self.index, part);
                 runtime.live.changed.send_modify(|version| *version += 1);
             }
+        }
+        self.tell_shown();
+    }
+
+    fn tell_shown(&mut self) {
+        for reply in self.to_show.drain(..) {
+            // Whoever asked may have gone.
+            let _ = reply.send(());
         }
     }
 }

@@ -39,6 +39,7 @@ fn part(version: u64, views: impl IntoIterator<Item = HostView>) -> Part {
     Part {
         version,
         initialized: true,
+        unchecked: 0,
         hosts,
     }
 }
