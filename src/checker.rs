@@ -32,8 +32,10 @@ pub trait CheckerFactory: Send + Sync {
     /// All that is wrong with the configuration, with paths relative to the message.
     fn create(&self, value: &[u8]) -> Result<Arc<dyn Checker>, ConfigError>;
 
-    /// A serialized `google.protobuf.FileDescriptorSet` that holds the message, so that it can also be given
-    /// as text or in a `TypedStruct`. Not needed for messages of this crate.
+    /// A serialized `google.protobuf.FileDescriptorSet` that holds the message and all that it names, so that it can
+    /// also be given as text (YAML or JSON) or in a `TypedStruct`. Without it, it can be given as bytes in an `Any`
+    /// only, and [`Registry::build`](crate::registry::Registry::build) refuses it as text. Not needed for messages of
+    /// this crate.
     fn descriptor_set(&self) -> Option<&[u8]> {
         None
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use prost_reflect::DescriptorPool;
+use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 use crate::checker::{Checker, CheckerFactory, udp::UdpFactory};
 use crate::config::{
@@ -63,7 +63,8 @@ pub enum Change {
 
 impl Update {
     /// A cluster with checkers and event sinks made by other means, each of as many entries as the cluster
-    /// has health checks.
+    /// has health checks. Nothing is refused here: every attempt of a check that has no checker fails, and checkers
+    /// and sinks without a check are not used. [`Registry::build`] makes one that fits.
     pub fn new(
         config: Arc<ClusterConfig>,
         checkers: Vec<Arc<dyn Checker>>,
@@ -111,13 +112,36 @@ impl Registry {
 
     /// Builds the checkers and event sinks of a cluster.
     ///
+    /// Of a cluster that was read from a text, the faults found here have no lines yet, unless they are looked for
+    /// in the text:
+    ///
+    /// ```
+    /// use xds_health::config::text::Document;
+    /// use xds_health::config::{ClusterConfig, Warnings};
+    /// use xds_health::registry::Registry;
+    ///
+    /// let text = "
+    /// name: games
+    /// health_checks:
+    /// - {timeout: 1s, interval: 5s, unhealthy_threshold: 3, healthy_threshold: 2, tcp_health_check: {}}
+    /// ";
+    /// let document = Document::from_yaml(text)?;
+    /// let config = ClusterConfig::from_document(&document, &mut Warnings::default())?;
+    /// let error = Registry::default().build(config).unwrap_err();
+    /// let error = error.located_in(&document).to_string();
+    /// assert!(error.contains("line 4"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// All that is wrong, with paths relative to the cluster: type URLs that nothing is known for, which are
-    /// told with those that are, and what the factories refuse.
+    /// told with those that are, and what the factories refuse. Of a cluster that was put together by hand also
+    /// several checks without names of their own, or more than 64.
     pub fn build(&self, config: impl Into<Arc<ClusterConfig>>) -> Result<Update, ConfigError> {
         let config = config.into();
         let mut errors = Errors::default();
+        errors.note(config.check_names());
         let (mut checkers, mut sinks) = (Vec::new(), Vec::new());
         for (index, check) in config.health_checks.iter().enumerate() {
             let at = |error: ConfigError| error.at_index("health_checks", index);
@@ -252,13 +276,35 @@ fn find<'a, 'b, F: ?Sized>(
         );
         return Err(ConfigError::new("", reason));
     };
+    let mut without = None;
     let resolved = resolve_with(config, |name| {
-        descriptor_pool().get_message_by_name(name).or_else(|| {
-            let pool = DescriptorPool::decode(descriptor_set(factory)?).ok()?;
-            pool.get_message_by_name(name)
+        let known = descriptor_pool().get_message_by_name(name);
+        known.or_else(|| match described(descriptor_set(factory), name) {
+            Ok(message) => Some(message),
+            Err(reason) => {
+                without = Some(reason);
+                None
+            }
         })
-    })?;
-    Ok((factory, resolved))
+    });
+    match without {
+        Some(reason) => Err(ConfigError::new("", reason)),
+        None => Ok((factory, resolved?)),
+    }
+}
+
+/// The message `name` by what its factory gives, so that it can be told as text.
+fn described(descriptor_set: Option<&[u8]>, name: &str) -> Result<MessageDescriptor, String> {
+    let Some(set) = descriptor_set else {
+        return Err(format!(
+            "{name:?} is registered without descriptors, so it cannot be told as text or in a TypedStruct: its \
+             factory's descriptor_set() is to give them, or it is to be told as bytes"
+        ));
+    };
+    let pool = DescriptorPool::decode(set)
+        .map_err(|error| format!("what descriptor_set() gives for {name:?} is none: {error}"))?;
+    let message = pool.get_message_by_name(name);
+    message.ok_or_else(|| format!("what descriptor_set() gives does not hold {name:?}"))
 }
 
 impl fmt::Debug for Registry {

@@ -426,6 +426,107 @@ async fn a_cluster_can_be_put_together_without_any_text() {
     assert!(ClusterConfig::from_json(r#"{"name": "games"}"#, warnings).is_ok());
 }
 
+/// Of a message that no descriptors are given for, or those of another one.
+struct Factory(Option<&'static [u8]>);
+
+impl xds_health::checker::CheckerFactory for Factory {
+    fn message_name(&self) -> &'static str {
+        "my.Check"
+    }
+
+    fn create(&self, _: &[u8]) -> Result<Arc<dyn xds_health::checker::Checker>, ConfigError> {
+        Ok(Arc::new(Scripted::default()))
+    }
+
+    fn descriptor_set(&self) -> Option<&[u8]> {
+        self.0
+    }
+}
+
+#[test]
+fn a_checker_without_descriptors_says_what_is_missing_to_tell_it_as_text() {
+    let text = "{name: games, health_checks: [{timeout: 1s, interval: 1s, unhealthy_threshold: 1, \
+        healthy_threshold: 1, custom_health_check: {name: my, typed_config: \
+        {'@type': type.googleapis.com/my.Check, to: 7}}}]}";
+    let config = ClusterConfig::from_yaml(text, &mut Warnings::default()).unwrap();
+    let at = "health_checks[0].custom_health_check.typed_config: ";
+    for (set, fault) in [
+        (
+            None,
+            "\"my.Check\" is registered without descriptors, so it cannot be told as text or in a TypedStruct: its \
+             factory's descriptor_set() is to give them, or it is to be told as bytes",
+        ),
+        (
+            Some(&b""[..]),
+            "what descriptor_set() gives does not hold \"my.Check\"",
+        ),
+    ] {
+        let registry = Registry::empty().with_checker(Factory(set));
+        let error = registry.build(config.clone()).unwrap_err();
+        assert_eq!(error.to_string(), format!("{at}{fault}"));
+    }
+}
+
+#[test]
+fn checks_that_were_put_together_by_hand_are_told_apart() {
+    let check = |name: &str| {
+        let checker = CheckerConfig::udp(b"ping", b"pong").unwrap();
+        let mut check = HealthCheck::new(checker, SECOND, SECOND, 3, 2);
+        check.name = name.into();
+        check
+    };
+    let build = |names: &[&str]| {
+        let mut config = ClusterConfig::new("games", Discovery::Dynamic);
+        for name in names {
+            config = config.with_health_check(check(name));
+        }
+        let error = Registry::default().build(config).err();
+        let faults = error.iter().flat_map(|error| error.faults());
+        faults.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(build(&[""]).is_empty() && build(&["a", "b"]).is_empty());
+    assert_eq!(
+        build(&["a", "", "a"]),
+        [
+            "health_checks[1].name: value is required where a cluster has several health checks",
+            "health_checks[2].name: \"a\" is the name of health_checks[0] too",
+        ]
+    );
+    let names: Vec<String> = (0..65).map(|number| number.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert!(build(&names[..64]).is_empty());
+    assert_eq!(
+        build(&names),
+        ["health_checks: 65 checks, but at most 64 are taken"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_was_given_no_checker_fails_its_hosts() {
+    let engine = engine(Options::default());
+    let config = Arc::new(cluster("c", check(), hosts([1])));
+    let update = Update::new(config, Vec::new(), Vec::new());
+    let cluster = engine.set_cluster(update, Origin::Static).await.unwrap();
+    let snapshot = cluster.initialized().await.unwrap();
+    assert_eq!((snapshot.len(), snapshot.eligible().count()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_host_that_passes_goes_at_once_only_if_so_configured() {
+    let engine = engine(Options::default());
+    for (name, ignore, left) in [("stays", false, 1), ("goes", true, 0)] {
+        let config = ClusterConfig::new(name, Discovery::Dynamic)
+            .with_health_check(check())
+            .with_ignore_health_on_host_removal(ignore);
+        let cluster = run(&engine, config, Scripted::default(), &Events::default()).await;
+        cluster.reset(hosts([1])).await.unwrap();
+        cluster.initialized().await.unwrap();
+        cluster.remove([host(1).address.clone()]).await.unwrap();
+        let snapshot = cluster.initialized().await.unwrap();
+        assert_eq!(snapshot.eligible().count(), left, "{name}");
+    }
+}
+
 /// Logs something in each attempt.
 #[cfg(feature = "cli")]
 #[derive(Clone, Debug)]

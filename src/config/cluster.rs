@@ -8,8 +8,8 @@ use prost::Name;
 use super::error::Report;
 use super::text::Document;
 use super::{
-    At, BindConfig, ConfigError, DnsConfig, DnsResolverConfig, HealthCheck, TypedConfig, Warnings,
-    endpoint, typed, wire,
+    At, BindConfig, ConfigError, DnsConfig, DnsResolverConfig, Errors, HealthCheck, TypedConfig,
+    Warnings, endpoint, typed, wire,
 };
 use crate::host::Host;
 use crate::proto::envoy::config::cluster::v3::cluster::{
@@ -80,6 +80,10 @@ pub struct EdsConfig {
     pub source: Arc<ConfigSource>,
 }
 
+/// Checks that one cluster may have, whoever tells it. Envoy sets no bound to those of health discovery; more would
+/// be a mistake.
+pub(super) const MOST_CHECKS: usize = 64;
+
 /// A type whose hosts only a proxy knows.
 const ORIGINAL_DST: &str = "ORIGINAL_DST";
 
@@ -95,7 +99,8 @@ pub struct ClusterConfig {
     pub key: Option<Arc<str>>,
     /// `alt_stat_name`, which stands for the name in stat names.
     pub alt_stat_name: Option<Arc<str>>,
-    /// `health_checks`: at most 8; with two or more, each with a name of its own.
+    /// `health_checks`; with two or more, each with a name of its own. A message has at most 8, but
+    /// [`Registry::build`](crate::registry::Registry::build) takes 64.
     pub health_checks: Vec<Arc<HealthCheck>>,
     /// `type` and what belongs to it.
     pub discovery: Discovery,
@@ -105,7 +110,8 @@ pub struct ClusterConfig {
     pub healthy_panic_threshold: u32,
     /// `load_assignment.policy.overprovisioning_factor` in percent; default 140. For whoever balances.
     pub overprovisioning_factor: u32,
-    /// `ignore_health_on_host_removal`: a removed host goes at once, even while it passes.
+    /// `ignore_health_on_host_removal`: a removed host goes at once, even while it passes. If not, which is the
+    /// default, it stays and is eligible until its checks fail.
     pub ignore_health_on_host_removal: bool,
     /// `upstream_bind_config`, or that of the cluster manager.
     pub bind: Option<Arc<BindConfig>>,
@@ -140,6 +146,13 @@ impl ClusterConfig {
     /// The same cluster with one more health check.
     pub fn with_health_check(mut self, check: HealthCheck) -> Self {
         self.health_checks.push(Arc::new(check));
+        self
+    }
+
+    /// The same cluster, from which a removed host goes at once, even while it passes. Without this it stays, and is
+    /// eligible, until its checks fail, as with Envoy: who removes hosts that are to get no load any more wants it.
+    pub fn with_ignore_health_on_host_removal(mut self, ignore: bool) -> Self {
+        self.ignore_health_on_host_removal = ignore;
         self
     }
 
@@ -338,6 +351,42 @@ impl ClusterConfig {
     }
 }
 
+impl ClusterConfig {
+    /// Whether its checks can be told apart, as those of a message always can.
+    pub(crate) fn check_names(&self) -> Result<(), ConfigError> {
+        let mut errors = Errors::default();
+        let count = self.health_checks.len();
+        if count > MOST_CHECKS {
+            let reason = format!("{count} checks, but at most {MOST_CHECKS} are taken");
+            errors.note::<()>(Err(ConfigError::new("health_checks", reason)));
+        }
+        let mut names = HashMap::new();
+        for (index, check) in self.health_checks.iter().enumerate().take(MOST_CHECKS) {
+            if let Some(reason) = name_fault(&check.name, index, count, &mut names) {
+                let fault = ConfigError::new("name", reason);
+                errors.note::<()>(Err(fault.at_index("health_checks", index)));
+            }
+        }
+        errors.finish(())
+    }
+}
+
+/// What is wrong with the name of one of so many checks.
+fn name_fault<'a>(
+    name: &'a str,
+    index: usize,
+    count: usize,
+    names: &mut HashMap<&'a str, usize>,
+) -> Option<String> {
+    if count > 1 && name.is_empty() {
+        return Some("value is required where a cluster has several health checks".to_owned());
+    }
+    let first = names.insert(name, index)?;
+    Some(format!(
+        "{name:?} is the name of health_checks[{first}] too"
+    ))
+}
+
 impl TryFrom<&Cluster> for ClusterConfig {
     type Error = ConfigError;
 
@@ -351,16 +400,12 @@ fn read_checks(
     at: &FieldPath<'_>,
     report: &mut Report,
 ) -> Vec<Arc<HealthCheck>> {
-    let several = message.health_checks.len() > 1;
+    let count = message.health_checks.len();
     let mut names = HashMap::new();
-    let mut checks = Vec::with_capacity(message.health_checks.len());
+    let mut checks = Vec::with_capacity(count);
     for (index, check) in message.health_checks.iter().enumerate() {
         let at = at.item("health_checks", index);
-        if several && check.name.is_empty() {
-            let reason = "value is required where a cluster has several health checks";
-            report.fault::<()>(&at.field("name"), reason);
-        } else if let Some(first) = names.insert(&check.name, index) {
-            let reason = format!("{:?} is the name of health_checks[{first}] too", check.name);
+        if let Some(reason) = name_fault(&check.name, index, count, &mut names) {
             report.fault::<()>(&at.field("name"), reason);
         }
         checks.extend(HealthCheck::read(check, &at, report).map(Arc::new));

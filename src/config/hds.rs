@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::cluster::MOST_CHECKS;
 use super::error::Report;
 use super::{
     BindConfig, ClusterConfig, ConfigError, Discovery, HealthCheck, Warnings, endpoint, wire,
@@ -10,9 +11,6 @@ use super::{
 use crate::host::Host;
 use crate::proto::envoy::service::health::v3::ClusterHealthCheck;
 use crate::validate::FieldPath;
-
-/// Checks that one cluster may have. Envoy sets no bound; more would be a mistake.
-const MOST_CHECKS: usize = 64;
 
 impl ClusterConfig {
     /// Checks a message of the health discovery service. The endpoints become the hosts of a static cluster, in
@@ -72,7 +70,11 @@ fn read_checks(
             continue;
         };
         if count > 1 && (check.name.is_empty() || names.contains(&check.name)) {
-            check.name = index.to_string().into();
+            let mut name = index.to_string();
+            while names.contains(&*name) {
+                name.push('_');
+            }
+            check.name = name.into();
         }
         names.insert(Arc::clone(&check.name));
         checks.push(Arc::new(check));

@@ -73,11 +73,15 @@ impl Cluster {
         }
     }
 
-    /// The hosts are these, and no others. Hosts that are there already keep their verdict and schedule; one that
-    /// is not told any longer goes at once if it fails, else when it fails, unless the cluster's
-    /// `ignore_health_on_host_removal` is set.
+    /// The hosts are these, and no others. Hosts that are there already keep their verdict and schedule.
     ///
-    /// For clusters of [`Discovery::Dynamic`](crate::config::Discovery::Dynamic). A host is its address.
+    /// **One that is not told any longer stays, and is eligible, as long as it passes its checks**: Envoy's rule. For
+    /// it to go at once, as one that fails does, the cluster is to be configured
+    /// [`with_ignore_health_on_host_removal`](crate::config::ClusterConfig::with_ignore_health_on_host_removal).
+    ///
+    /// For clusters of [`Discovery::Dynamic`](crate::config::Discovery::Dynamic): the hosts of a static one are
+    /// those of its configuration again with the next [`set_cluster`](super::Engine::set_cluster). A host is its
+    /// address.
     ///
     /// # Errors
     ///
@@ -95,7 +99,7 @@ impl Cluster {
         .await
     }
 
-    /// These hosts came, or changed. Others stay.
+    /// These hosts came, or changed. Others stay. For clusters of the kind that [`Cluster::reset`] is for.
     ///
     /// # Errors
     ///
@@ -113,7 +117,8 @@ impl Cluster {
         .await
     }
 
-    /// The hosts at these addresses went: at once if they fail, else as [`Cluster::reset`] says.
+    /// The hosts at these addresses went: at once if they fail. **One that passes its checks stays, and is eligible,
+    /// until it fails them**, unless the cluster was configured to have it go, as [`Cluster::reset`] says.
     ///
     /// # Errors
     ///
