@@ -38,7 +38,8 @@ trait Filter {
 struct HealthFilter {
     cluster: Cluster,
     hosts: Reader,
-    /// Of so many percent of the destinations that are eligible, the others are left out; of fewer, none is.
+    /// Of so many percent of the destinations that are eligible, the others are left out; of fewer, none is. As the
+    /// cluster is configured.
     panic_threshold: usize,
 }
 
@@ -47,7 +48,7 @@ impl HealthFilter {
         Self {
             cluster: cluster.clone(),
             hosts: cluster.reader(),
-            panic_threshold: 50,
+            panic_threshold: cluster.balance_rules().healthy_panic_threshold as usize,
         }
     }
 }

@@ -30,6 +30,11 @@ pub trait CheckerFactory: Send + Sync {
     /// # Errors
     ///
     /// All that is wrong with the configuration, with paths relative to the message.
+    ///
+    /// # Panics
+    ///
+    /// It should not: unlike a panic of an attempt, one from here goes to whoever called
+    /// [`Registry::build`](crate::registry::Registry::build).
     fn create(&self, value: &[u8]) -> Result<Arc<dyn Checker>, ConfigError>;
 
     /// A serialized `google.protobuf.FileDescriptorSet` that holds the message and all that it names, so that it can
@@ -89,6 +94,9 @@ impl<'a> Target<'a> {
 /// Checks one host, one attempt at a time.
 pub trait HostChecker: Send {
     /// One attempt. It is dropped when its time is up, and has no timeout of its own.
+    ///
+    /// It must not block: all attempts of a shard have one task or thread, so a call that blocks holds up its other
+    /// hosts too, and no timeout ends it. What blocks belongs into `tokio::task::spawn_blocking`.
     fn attempt<'a>(&'a mut self, io: &'a AttemptIo) -> Attempt<'a>;
 }
 

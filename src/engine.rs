@@ -90,7 +90,10 @@ impl Drop for Inner {
 pub struct Ended;
 
 impl Engine {
-    /// An engine whose shards are tasks of the current tokio runtime, which must have I/O and time enabled.
+    /// An engine whose shards are tasks of the current tokio runtime, which must have I/O and time enabled. Time is the
+    /// runtime's, so tests may pause it.
+    ///
+    /// Each engine is to have `stats` of its own: two on the same add up in its gauges and counters.
     ///
     /// # Errors
     ///
@@ -107,7 +110,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// An engine whose shards are threads. One more thread has a runtime for checkers that need one.
+    /// An engine whose shards are threads. One more thread has a runtime for checkers that need one. Time passes
+    /// for it even where a test has paused tokio's. For `stats` see [`Engine::start`].
     ///
     /// # Errors
     ///
@@ -224,7 +228,8 @@ impl Engine {
     }
 
     /// Ends the engine, whoever else has a handle of it, once it has done what it was told before. Comes back
-    /// when all attempts are gone and every event has been given to its sinks, which were let go.
+    /// when all attempts are gone and every event has been given to its sinks, which were let go. Then it has no
+    /// clusters, and those that were handed out have [ended](Cluster::ended).
     pub async fn stop(&self) {
         for shard in &self.0.shards {
             // It has ended already.
@@ -250,7 +255,7 @@ impl Engine {
         clock::now().saturating_duration_since(self.0.started)
     }
 
-    /// The time by which all is scheduled: tokio's clock, which tests may pause.
+    /// The time by which all is scheduled: tokio's clock, which tests may pause for an engine by [`Engine::start`].
     pub fn now(&self) -> Instant {
         clock::now()
     }
@@ -315,7 +320,8 @@ impl Engine {
         Ok(self.handle(entry))
     }
 
-    /// Removes the cluster of this name or key, and all of its hosts and attempts.
+    /// Removes the cluster of this name or key, and all of its hosts and attempts. Who has a handle or a reader of it
+    /// finds that it has [ended](Cluster::ended).
     ///
     /// # Errors
     ///

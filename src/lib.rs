@@ -72,10 +72,51 @@
 //! | to know when to look again | [`changes`](engine::Cluster::changes): versions, those within 2 ms told once |
 //! | what happened and why | [`events`](engine::Cluster::events) |
 //! | why a host is as it is | [`explain`](engine::Cluster::explain) |
+//! | to know that nobody checks any longer | [`Cluster::ended`](engine::Cluster::ended), [`Reader::ended`](engine::Reader::ended) |
 //! | counters | [`Stats::export`](stats::Stats::export), under Envoy's names |
 //!
 //! And you may tell: that the cluster [has traffic](engine::Cluster::note_traffic), or that a host
 //! [failed for you](engine::Cluster::set_unhealthy).
+//!
+//! A host that you [`remove`](engine::Cluster::remove), or leave out of a [`reset`](engine::Cluster::reset), **stays
+//! eligible as long as it passes its checks**, as with Envoy. For it to go at once, configure the cluster
+//! [`with_ignore_health_on_host_removal`](config::ClusterConfig::with_ignore_health_on_host_removal).
+//!
+//! When the cluster is removed, or its engine is dropped or stopped, what is read of it stays as it was last: old
+//! verdicts, that nobody checks any more. `ended` tells so at once and for little; calls that tell, ask or wait give
+//! [`Ended`](engine::Ended); events and changes end; and of `eligible_changes` all hosts leave first.
+//!
+//! # Picking with every packet
+//!
+//! Envoy's rules of panic and priorities need a look at all hosts. So a task makes a list whenever there is something
+//! new, and whoever has a packet picks from the last one:
+//!
+//! ```no_run
+//! use std::net::SocketAddr;
+//! use std::sync::Arc;
+//! use tokio::sync::watch;
+//! use xds_health::engine::Cluster;
+//!
+//! async fn keep(cluster: Cluster, list: watch::Sender<Arc<[SocketAddr]>>) {
+//!     let mut changes = cluster.changes();
+//!     loop {
+//!         let (snapshot, rules) = (cluster.snapshot(), cluster.balance_rules());
+//!         let hosts = snapshot.panic_aware(rules);
+//!         let now: Arc<[_]> = hosts.filter_map(|view| view.host.address.socket_addr()).collect();
+//!         list.send_replace(now);
+//!         if changes.changed().await.is_err() {
+//!             list.send_replace(Arc::new([]));
+//!             return;
+//!         }
+//!     }
+//! }
+//!
+//! fn pick(list: &watch::Receiver<Arc<[SocketAddr]>>, packet: u64) -> Option<SocketAddr> {
+//!     let list = list.borrow();
+//!     let index = packet % u64::try_from(list.len()).ok().filter(|len| *len > 0)?;
+//!     list.get(usize::try_from(index).ok()?).copied()
+//! }
+//! ```
 //!
 //! # What a verdict means
 //!
@@ -111,18 +152,22 @@
 //!
 //! The README has the whole list. What an embedder may notice: an attempt's socket is closed when it ends; want of
 //! descriptors or ports makes attempts wait, it fails no host; `note_traffic` cuts a running no-traffic wait short; a
-//! cluster is [`initialized`](engine::Cluster::initialized) after each host's first completion.
+//! cluster is [`initialized`](engine::Cluster::initialized) after each host's first completion, also of hosts that come
+//! later.
 //!
 //! # Checkers of your own
 //!
 //! A [`CheckerFactory`](checker::CheckerFactory) turns a configuration into a [`Checker`](checker::Checker), that
 //! makes a [`HostChecker`](checker::HostChecker) whose attempts are futures. Attempts have no timeout and no
-//! threshold; one that takes too long is dropped, and a panic is a failure of its attempt and nothing else. The
-//! example `dns_checker` is a whole one.
+//! threshold; one that takes too long is dropped, and a panic is a failure of its attempt and nothing else. But one
+//! that blocks is not timed out, and holds up the other hosts of its shard. For its configuration to be told as YAML or
+//! JSON, the factory gives its [descriptors](checker::CheckerFactory::descriptor_set). The example `dns_checker` is a
+//! whole one.
 //!
 //! # Tests of your own
 //!
-//! All is scheduled by tokio's clock, so `tokio::time::pause` makes hours pass at once, and by a
+//! All is scheduled by tokio's clock, so `tokio::time::pause` makes hours pass at once for an engine by
+//! [`Engine::start`](engine::Engine::start) (not for one on threads of its own), and by a
 //! [seed](engine::Options::with_seed), so jitter is the same each time. The example `paused_time` shows it. The core
 //! under the engine, [`cluster::Clusters`], is handed the time: the example `event_loop` drives it without tokio.
 //!
@@ -132,7 +177,9 @@
 //! [`start_threads`](engine::Engine::start_threads) makes threads, with a small runtime for checkers that need one.
 //! There is no global state, no signal handler and no logger: logs are events of `tracing`. No lock is held across an
 //! await. Dropping the last [`Engine`](engine::Engine) ends its attempts; clusters, readers and followers do not keep
-//! it going and are told. Futures may be dropped at any time: a call that had not ended has done nothing.
+//! it going and are told. Futures may be dropped at any time: a call that had not ended has done nothing, but for
+//! [`set_unhealthy`](engine::Cluster::set_unhealthy), which may wait for no more than its answer. Each engine has
+//! [`Stats`](stats::Stats) of its own: on the same, two would add up.
 //!
 //! Types of other crates that are not at 1.0 stand in public signatures only where they must, and are re-exported
 //! there: [`proto`] has prost's, `admin` axum's; the features `tower` and `metrics` are about the crates they name.

@@ -75,12 +75,16 @@ impl Reader {
         self.entry.ended()
     }
 
-    /// Whether load may be sent to the host at this address: there is one, and it is healthy or degraded.
+    /// Whether load may be sent to the host at this address: there is one, and it is healthy or degraded. See
+    /// [`Reader::at`] of addresses that are mapped.
     pub fn eligible(&mut self, address: SocketAddr) -> bool {
         self.at(address).is_some_and(HostView::eligible)
     }
 
     /// The host at this address; the first of them in a static cluster that lists it more than once.
+    ///
+    /// An IPv4 address that is mapped into IPv6 (`::ffff:192.0.2.1`), as sockets for both families give it, is not the
+    /// IPv4 address that hosts are told by: [`IpAddr::to_canonical`](std::net::IpAddr::to_canonical) makes it that.
     pub fn at(&mut self, address: SocketAddr) -> Option<&HostView> {
         let index = Share::of(&Address::Ip(address), self.parts.len());
         self.parts.get_mut(index)?.load().hosts.at_socket(address)
@@ -135,7 +139,7 @@ impl Snapshot {
     /// hosts that fail their checks than to overload the few that do not. [`Cluster::balance_rules`] has the numbers.
     ///
     /// This goes over all hosts: it is to be called when [`Cluster::changes`](super::Cluster::changes) tells of
-    /// something new, not with every packet.
+    /// something new, not with every packet. The guide has [an example](crate#picking-with-every-packet).
     pub fn panic_aware(&self, rules: BalanceRules) -> impl Iterator<Item = &HostView> {
         let balance = self.balance(rules);
         self.hosts().filter(move |view| balance.uses(view))
