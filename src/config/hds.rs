@@ -17,9 +17,9 @@ impl ClusterConfig {
     /// their order; the same address twice is two hosts. An endpoint that is no longer named goes at once, even
     /// while it passes.
     ///
-    /// Unlike those of other clusters, several checks may be without names; each is then named by its position.
-    /// `transport_socket_matches` are passed over, since no checker here opens a connection that could be
-    /// secured.
+    /// Unlike those of other clusters, several checks may be without names; each is then named by its position,
+    /// so that all names differ. `transport_socket_matches` are passed over, since no checker here opens a connection
+    /// that could be secured.
     ///
     /// # Errors
     ///
@@ -165,6 +165,9 @@ mod tests {
         let named = CHECK.replacen('{', "{name: a, ", 1);
         let text = format!("health_checks: [{named}, {CHECK}, {CHECK}, {named}]");
         assert_eq!(names(&parse(&text)), ["a", "1", "2", "3"]);
+        let one = CHECK.replacen('{', "{name: '1', ", 1);
+        let text = format!("health_checks: [{one}, {CHECK}, {one}]");
+        assert_eq!(names(&parse(&text)), ["1", "1_", "2"]);
     }
 
     #[test]
