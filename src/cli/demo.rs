@@ -83,7 +83,7 @@ async fn show(args: &DemoArgs, console: &mut Console<'_>) -> io::Result<u8> {
         log_format: LogFormat::Text,
         log_level: "off".to_owned(),
     };
-    let logs = log::install(&log).map_err(io::Error::other)?;
+    let (logs, _flush) = log::install(&log).map_err(io::Error::other)?;
     let controls = Arc::new(Controls::new(logs, registry));
     let control = Arc::clone(&controls) as Arc<dyn Control>;
     let daemon = Daemon::start(loaded, options, stats, control).await?;
