@@ -118,10 +118,31 @@ fn measure(cluster: &Cluster, hosts: u32, rounds: u32) -> Vec<(&'static str, f64
     let snapshot = cluster.snapshot();
     let mut reader = cluster.reader();
     let one = rounds / 1000;
+    // Where a host stands is known to who keeps its slot.
+    let list = &snapshot.parts()[0].hosts;
+    let slots = u32::try_from(list.slots()).unwrap();
+    let slot = |address: SocketAddr| match address {
+        SocketAddr::V4(v4) => (v4.ip().to_bits() & 0x00ff_ffff) % slots,
+        SocketAddr::V6(_) => 0,
+    };
     vec![
         (
             "the loop alone",
             each(rounds, hosts, |address| black_box(address).port() == 1),
+        ),
+        (
+            "HostList::get, of a snapshot that is kept",
+            each(rounds, hosts, |address| {
+                let view = list.get(slot(address) as usize);
+                view.is_some_and(|view| view.eligible())
+            }),
+        ),
+        (
+            "HostList::get, always the same host",
+            each(rounds, 1, |address| {
+                let view = list.get(slot(address) as usize);
+                view.is_some_and(|view| view.eligible())
+            }),
         ),
         (
             "Snapshot::at, of a snapshot that is kept",

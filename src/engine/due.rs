@@ -5,6 +5,8 @@ use crate::cluster::{ClusterId, SessionId};
 
 /// While first attempts are held back, one of so many that begin is one of them all the same.
 const ONE_OF: usize = 8;
+/// While both wait for room and first attempts are not held back, they have one turn of so many.
+const TURNS: usize = 4;
 
 /// Attempts that are due and wait for their turn: the first of each session apart from all others, since they
 /// may be very many at once and are nobody's schedule yet. While both wait, they have turns.
@@ -51,7 +53,7 @@ impl Due {
                 if held {
                     self.turn.is_multiple_of(ONE_OF)
                 } else {
-                    self.turn / TOGETHER % 2 == 1
+                    self.turn / TOGETHER % TURNS == 1
                 }
             }
             (no_first, _) => !no_first,
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn first_attempts_and_others_have_turns() {
-        let begun = firsts(&mut due(100, 100), false, 2 * TOGETHER * 5);
+        let begun = firsts(&mut due(100, 200), false, TURNS * TOGETHER * 5);
         assert_eq!(begun.iter().filter(|first| **first).count(), TOGETHER * 5);
         assert_eq!(firsts(&mut due(3, 0), false, 9), [true; 3]);
         assert_eq!(firsts(&mut due(0, 3), false, 9), [false; 3]);

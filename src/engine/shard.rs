@@ -854,3 +854,22 @@ fn trace(event: &HealthCheckEvent) {
         _ => (),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_that_panics_is_told_of_and_one_that_ends_is_not() {
+        for panics in [true, false] {
+            let (alive, running) = watch::channel(false);
+            let alive = Alive(alive);
+            let shard = std::thread::spawn(move || {
+                let _alive = alive;
+                assert!(!panics, "as this test wants it");
+            });
+            assert_eq!(shard.join().is_err(), panics);
+            assert_eq!(*running.borrow(), panics);
+        }
+    }
+}
