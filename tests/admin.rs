@@ -93,6 +93,14 @@ async fn set(engine: &Engine, config: ClusterConfig, script: &Scripted, origin: 
     common::run_as(engine, config, script.clone(), &Events::default(), origin).await
 }
 
+/// The cluster `c1` of these hosts, once each was checked.
+async fn set_checked(engine: &Engine, hosts: Vec<Host>) -> Cluster {
+    let config = cluster("c1", hosts, &[""]);
+    let checked = set(engine, config, &script(), Origin::Static).await;
+    common::until_initialized(&checked).await;
+    checked
+}
+
 /// An engine on this runtime.
 fn engine() -> Engine {
     engine_of(1)

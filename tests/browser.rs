@@ -88,19 +88,7 @@ impl Scene {
 
 /// A check that is made over and over.
 fn often() -> HealthCheck {
-    let mut check = common::check();
-    let soon = Duration::from_millis(20);
-    for interval in [
-        &mut check.interval,
-        &mut check.unhealthy_interval,
-        &mut check.unhealthy_edge_interval,
-        &mut check.healthy_edge_interval,
-        &mut check.no_traffic_interval,
-        &mut check.no_traffic_healthy_interval,
-    ] {
-        *interval = soon;
-    }
-    check
+    common::check().with_only_interval(Duration::from_millis(20))
 }
 
 fn host(port: u16) -> Host {

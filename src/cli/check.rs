@@ -211,18 +211,9 @@ async fn of_cluster(
 }
 
 /// The same check, made at the interval that is asked for, with an event for each attempt.
-fn often(mut check: HealthCheck, args: &CheckArgs) -> HealthCheck {
+fn often(check: HealthCheck, args: &CheckArgs) -> HealthCheck {
+    let mut check = check.with_only_interval(args.interval);
     check.timeout = args.timeout.unwrap_or(check.timeout);
-    for interval in [
-        &mut check.interval,
-        &mut check.no_traffic_interval,
-        &mut check.no_traffic_healthy_interval,
-        &mut check.unhealthy_interval,
-        &mut check.unhealthy_edge_interval,
-        &mut check.healthy_edge_interval,
-    ] {
-        *interval = args.interval;
-    }
     check.initial_jitter = Duration::ZERO;
     check.interval_jitter = Duration::ZERO;
     check.interval_jitter_percent = 0;

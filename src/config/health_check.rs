@@ -205,6 +205,22 @@ impl HealthCheck {
         self
     }
 
+    /// The same with one interval, whatever came before: `interval` and all that stand in for it.
+    pub fn with_only_interval(mut self, interval: Duration) -> Self {
+        let interval = interval.max(IntervalLimits::FLOOR);
+        for each in [
+            &mut self.interval,
+            &mut self.unhealthy_interval,
+            &mut self.unhealthy_edge_interval,
+            &mut self.healthy_edge_interval,
+            &mut self.no_traffic_interval,
+            &mut self.no_traffic_healthy_interval,
+        ] {
+            *each = interval;
+        }
+        self
+    }
+
     /// The same with an `interval_jitter`: each interval is longer by a random part of it.
     pub fn with_interval_jitter(mut self, jitter: Duration) -> Self {
         self.interval_jitter = jitter;

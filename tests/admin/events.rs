@@ -12,9 +12,9 @@ use xds_health::engine::{Cluster, Engine, Options, Origin};
 use xds_health::event::{Outcome, Reason};
 use xds_health::stats::Stats;
 
-use crate::common::{Step, check, until, until_initialized};
+use crate::common::{Step, check, until};
 use crate::http::{Stream, get};
-use crate::{Served, cluster, engine, engine_of, host, script, serve, serve_engine, set};
+use crate::{Served, engine, engine_of, host, script, serve, serve_engine, set, set_checked};
 
 const ODD: &str = "a \"b\\c\".d\n<\u{e9}>";
 
@@ -31,18 +31,7 @@ async fn flapping(engine: &Engine, name: &str) -> Cluster {
     let script = script();
     let fail = Step::After(Duration::ZERO, Outcome::network(Reason::Refused));
     script.script(7, [Step::pass(), fail.clone(), fail, Step::pass()]);
-    let mut check = check();
-    let soon = Duration::from_millis(1);
-    for interval in [
-        &mut check.interval,
-        &mut check.unhealthy_interval,
-        &mut check.unhealthy_edge_interval,
-        &mut check.healthy_edge_interval,
-        &mut check.no_traffic_interval,
-        &mut check.no_traffic_healthy_interval,
-    ] {
-        *interval = soon;
-    }
+    let check = check().with_only_interval(Duration::from_millis(1));
     let hosts = vec![Arc::new(host(7))];
     let config = ClusterConfig::new(name, Discovery::Static(hosts)).with_health_check(check);
     set(engine, config, &script, Origin::Static).await
@@ -113,14 +102,7 @@ async fn what_is_kept_is_bounded_and_what_is_lost_is_told() {
     let engine = Engine::start(options, Arc::new(Stats::default())).unwrap();
     let served = serve_engine(&engine).await;
     let hosts = (0..3_000).map(|i| host(10_000 + i)).collect();
-    let checked = set(
-        &engine,
-        cluster("c1", hosts, &[""]),
-        &script(),
-        Origin::Static,
-    )
-    .await;
-    until_initialized(&checked).await;
+    set_checked(&engine, hosts).await;
     // Nobody looked while the engine kept but a few.
     let kept = events(&served, "last").await;
     assert_eq!(kept.len(), 16);
@@ -137,14 +119,7 @@ async fn clients_that_do_not_read_are_dropped_and_streams_are_counted() {
     let limits = Limits::default().with_stall_timeout(Duration::from_millis(50));
     let served = serve(admin::router(Admin::new(engine.clone())), limits).await;
     let hosts = (0..20_000).map(|i| host(10_000 + i)).collect();
-    let checked = set(
-        &engine,
-        cluster("c1", hosts, &[""]),
-        &script(),
-        Origin::Static,
-    )
-    .await;
-    until_initialized(&checked).await;
+    let checked = set_checked(&engine, hosts).await;
     // Megabytes wait for each of these.
     let mut slow = Vec::new();
     let begin = async |slow: &mut Vec<TcpStream>| {

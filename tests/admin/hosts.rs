@@ -12,7 +12,9 @@ use xds_health::stats::Stats;
 
 use crate::common::{Step, check, until, until_initialized};
 use crate::http::{Stream, get};
-use crate::{FAILING, PASSING, SILENT, Served, cluster, engine, host, script, serve_engine, set};
+use crate::{
+    FAILING, PASSING, SILENT, Served, cluster, engine, host, script, serve_engine, set, set_checked,
+};
 
 /// Attempts at this port are answered with what was not wanted.
 const WRONG: u16 = 5;
@@ -188,14 +190,7 @@ async fn what_is_not_there_is_refused() {
 async fn a_long_list_is_written_in_pieces() {
     let engine = engine();
     let hosts = (0..20_000).map(|i| host(10_000 + i)).collect();
-    let checked = set(
-        &engine,
-        cluster("c1", hosts, &[""]),
-        &script(),
-        Origin::Static,
-    )
-    .await;
-    until_initialized(&checked).await;
+    set_checked(&engine, hosts).await;
     let served = serve_engine(&engine).await;
     assert_eq!(ports(&served, "").await.len(), 20_000);
     assert_eq!(ports(&served, "?state=unhealthy").await, [0; 0]);
@@ -360,14 +355,7 @@ async fn a_watcher_is_told_all_and_then_what_changes() {
 async fn many_hosts_are_watched_in_pieces() {
     let engine = engine();
     let hosts: Vec<Host> = (0..5_000).map(|i| host(10_000 + i)).collect();
-    let checked = set(
-        &engine,
-        cluster("c1", hosts, &[""]),
-        &script(),
-        Origin::Static,
-    )
-    .await;
-    until_initialized(&checked).await;
+    set_checked(&engine, hosts).await;
     let served = serve_engine(&engine).await;
     let mut stream = Stream::open(served.address, "/hosts?watch", &[]).await;
     let mut count = 0;
