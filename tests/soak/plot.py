@@ -7,6 +7,7 @@ import sys
 PANELS = [
     ("memory_mib", "memory, MiB"),
     ("descriptors", "descriptors"),
+    ("standing", "descriptors that are no attempt's"),
     ("threads", "threads"),
     ("in_flight", "attempts that run"),
     ("lag_p99_ms", "attempts begin late, p99 of 5 s, ms (upper bound)"),
