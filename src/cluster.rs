@@ -169,6 +169,21 @@ impl Cluster {
             (true, true) => Traffic::Had,
         }
     }
+
+    /// What a session under `check` is told with each call.
+    fn context<'a>(
+        &self,
+        check: &'a Check,
+        limits: IntervalLimits,
+        random: &'a mut dyn FnMut() -> u64,
+    ) -> Context<'a> {
+        Context {
+            check: &check.config,
+            traffic: self.traffic(),
+            limits,
+            random,
+        }
+    }
 }
 
 /// All clusters that one driver checks.
@@ -367,12 +382,7 @@ impl Clusters {
                     continue;
                 };
                 let mut random = || self.random.u64(..);
-                let mut cx = Context {
-                    check: &check.config,
-                    traffic: cluster.traffic(),
-                    limits: self.limits,
-                    random: &mut random,
-                };
+                let mut cx = cluster.context(check, self.limits, &mut random);
                 if slot.session.handle_traffic(now, &mut cx)
                     && let Some(at) = slot.session.poll_timeout()
                 {

@@ -7,7 +7,7 @@ use super::members::slots_at;
 use super::{Action, ClusterId, Clusters, Notice, SessionId, check_of};
 use crate::event::{Failure, FailureType, Outcome, Reason};
 use crate::host::{Address, HealthFlags};
-use crate::session::{AttemptId, Completion, Context, Session};
+use crate::session::{AttemptId, Completion, Session};
 
 impl Clusters {
     /// Reports how an attempt ended; one that does not run is ignored.
@@ -29,12 +29,7 @@ impl Clusters {
             return;
         };
         let mut random = || self.random.u64(..);
-        let mut cx = Context {
-            check: &check.config,
-            traffic: cluster.traffic(),
-            limits: self.limits,
-            random: &mut random,
-        };
+        let mut cx = cluster.context(check, self.limits, &mut random);
         let was = Was::of(&slot.session);
         let had_failed = slot.session.last_passed() == Some(false);
         let Some(completion) = slot.session.handle_outcome(now, attempt, &outcome, &mut cx) else {

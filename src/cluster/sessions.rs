@@ -5,7 +5,7 @@ use std::time::Instant;
 use slab::Slab;
 
 use super::{Action, Check, ClusterId, Clusters, SessionId, Slot};
-use crate::session::{Context, Session};
+use crate::session::Session;
 
 impl Clusters {
     /// Gives a host the sessions that `origins` tell, one for each check of its cluster, or none. Sessions
@@ -48,12 +48,7 @@ impl Clusters {
                 continue;
             }
             let mut random = || self.random.u64(..);
-            let mut cx = Context {
-                check: &check.config,
-                traffic: cluster.traffic(),
-                limits: self.limits,
-                random: &mut random,
-            };
+            let mut cx = cluster.context(check, self.limits, &mut random);
             let verdict = follows.map(|(_, _, session)| session).or(all);
             let mut session = Session::new(now, verdict, &mut cx);
             check.stats.healthy.shift(false, !session.failed());
