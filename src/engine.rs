@@ -11,13 +11,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 
-use crate::cluster::{self, Share};
+use crate::cluster;
 use crate::config::ClusterConfig;
 use crate::feed::{Broadcast, Events};
 use crate::host::Host;
 use crate::registry::{Change, Update};
 use crate::session::IntervalLimits;
-use crate::snapshot::{HostView, Part};
 use crate::stats::Stats;
 
 mod capacity;
@@ -35,7 +34,9 @@ mod reactor;
 mod reader;
 mod running;
 mod shard;
+mod start;
 mod told;
+mod view;
 
 pub use capacity::raise_descriptor_limit;
 pub use eligible::{EligibleChange, EligibleChanges};
@@ -44,14 +45,11 @@ pub use journal::{PastAttempt, PastOutcome};
 pub use options::{Options, Traffic};
 pub use reader::Reader;
 pub use told::Explanation;
+pub use view::Snapshot;
 
 use entry::{Entry, Live};
 use handle::{change, past_attempts, room};
-use reactor::Reactor;
-use shard::{Input, MembershipChange, Runtime, Shard, Shared};
-
-/// Changes that may wait for a shard; who tells it more waits for it.
-const CHANGES: usize = 64;
+use shard::{Input, MembershipChange, Runtime};
 
 /// Runs health checks. Cheap to clone; ends when the last clone is dropped.
 #[derive(Clone, Debug)]
@@ -90,124 +88,6 @@ impl Drop for Inner {
 pub struct Ended;
 
 impl Engine {
-    /// An engine whose shards are tasks of the current tokio runtime, which must have I/O and time enabled. Time is the
-    /// runtime's, so tests may pause it.
-    ///
-    /// Each engine is to have `stats` of its own: two on the same add up in its gauges and counters.
-    ///
-    /// # Errors
-    ///
-    /// When a poller cannot be made.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    pub fn start(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
-        let (engine, shards) = Self::shards(&options, stats);
-        for shard in shards {
-            tokio::spawn(shard(Reactor::watched()?).run());
-        }
-        Ok(engine)
-    }
-
-    /// An engine whose shards are threads. One more thread has a runtime for checkers that need one. Time passes
-    /// for it even where a test has paused tokio's. For `stats` see [`Engine::start`].
-    ///
-    /// # Errors
-    ///
-    /// When a poller, the runtime or a thread cannot be made.
-    pub fn start_threads(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let (engine, ended) = match Self::spawn_shards(&options, stats, runtime.handle()) {
-            Ok(spawned) => spawned,
-            Err(error) => {
-                // Dropping it would block, which a caller within a runtime may not.
-                runtime.shutdown_background();
-                return Err(error);
-            }
-        };
-        std::thread::Builder::new()
-            .name("shard-io".into())
-            .spawn(move || {
-                let mut ended = ended;
-                runtime.block_on(ended.recv())
-            })?;
-        Ok(engine)
-    }
-
-    /// The engine, and what ends when its last shard has ended.
-    fn spawn_shards(
-        options: &Options,
-        stats: Arc<Stats>,
-        runtime: &tokio::runtime::Handle,
-    ) -> std::io::Result<(Self, mpsc::Receiver<()>)> {
-        let (engine, shards) = Self::shards(options, stats);
-        // Nothing is sent: the runtime goes on until the last shard has dropped its end.
-        let (runs, ended) = mpsc::channel::<()>(1);
-        for (index, shard) in shards.enumerate() {
-            let (reactor, unpark) = Reactor::waited_for()?;
-            let shard = shard(reactor);
-            let (handle, runs) = (runtime.clone(), runs.clone());
-            std::thread::Builder::new()
-                .name(format!("shard-{index}"))
-                .spawn(move || {
-                    let _runs = runs;
-                    let _guard = handle.enter();
-                    shard.run_here(&unpark);
-                })?;
-        }
-        Ok((engine, ended))
-    }
-
-    fn shards(
-        options: &Options,
-        stats: Arc<Stats>,
-    ) -> (Self, impl Iterator<Item = impl FnOnce(Reactor) -> Shard>) {
-        let count = options.shards.max(1);
-        let in_flight =
-            capacity::in_flight(options.max_in_flight, count).min(running::MOST * count);
-        let per_shard = in_flight.div_ceil(count).max(1);
-        let limit = u64::try_from(per_shard * count).unwrap_or(u64::MAX);
-        stats.engine.attempts_in_flight_limit.set(limit);
-        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..count).map(|_| mpsc::channel(CHANGES)).unzip();
-        let (alive, running) = watch::channel(false);
-        let shared = Shared {
-            spares: options.spare_sockets.div_ceil(count),
-            journal: options.journal,
-            events: Arc::new(Broadcast::new(options.events)),
-            stats: Arc::clone(&stats),
-            alive,
-        };
-        let events = Arc::downgrade(&shared.events);
-        let shards = receivers
-            .into_iter()
-            .enumerate()
-            .map(move |(index, inputs)| {
-                let shared = shared.clone();
-                move |reactor| {
-                    let seed = seed.wrapping_add(index as u64);
-                    let share = Share::new(index, count);
-                    Shard::new(share, seed, per_shard, inputs, shared, reactor)
-                }
-            });
-        let engine = Self(Arc::new(Inner {
-            shards: senders,
-            order: Mutex::default(),
-            clusters: RwLock::default(),
-            traffic: options.traffic,
-            events_kept: options.events,
-            events,
-            stats,
-            started: clock::now(),
-            running,
-        }));
-        (engine, shards)
-    }
-
     /// The engine's stats.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.0.stats
@@ -514,61 +394,5 @@ impl Cluster {
             Some(live) => live.changed.subscribe(),
             None => watch::channel(0).1,
         }
-    }
-}
-
-/// A cluster's hosts and their health, unchanging.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    parts: Vec<Arc<Part>>,
-}
-
-impl Snapshot {
-    #[cfg(any(test, fuzzing))]
-    #[cfg_attr(
-        not(feature = "hds"),
-        expect(dead_code, reason = "for tests of reports")
-    )]
-    pub(crate) fn of(parts: impl IntoIterator<Item = Part>) -> Self {
-        Self {
-            parts: parts.into_iter().map(Arc::new).collect(),
-        }
-    }
-
-    /// All hosts.
-    pub fn hosts(&self) -> impl Iterator<Item = &HostView> {
-        self.parts.iter().flat_map(|part| part.hosts.iter())
-    }
-
-    /// The parts that the shards published, for those who read them piece by piece.
-    pub fn parts(&self) -> &[Arc<Part>] {
-        &self.parts
-    }
-
-    /// How many hosts there are.
-    pub fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.hosts.len()).sum()
-    }
-
-    /// Whether there is no host.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether every host has once completed its first check. It stays so when more hosts come:
-    /// [`Snapshot::unchecked`] counts theirs too.
-    pub fn initialized(&self) -> bool {
-        self.parts.iter().all(|part| part.initialized)
-    }
-
-    /// How many first checks are still to be completed, of all hosts that there are.
-    pub fn unchecked(&self) -> usize {
-        self.parts.iter().map(|part| part.unchecked).sum()
-    }
-
-    /// As many parts, without hosts.
-    fn emptied(&self) -> Self {
-        let parts = self.parts.iter().map(|_| Arc::default()).collect();
-        Self { parts }
     }
 }
