@@ -4,13 +4,14 @@
 //! stats calls [`Stats::export`](crate::stats::Stats::export) with a [`Facade`] now and then.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ::metrics::{Label, counter, gauge, histogram};
 
 use crate::stats::{Histogram, HistogramView, Metrics};
 
 /// A stat's name and labels.
-type Named = (String, Vec<(&'static str, String)>);
+type Named = (String, Vec<(&'static str, Arc<str>)>);
 
 /// Gives stats to the recorder of the `metrics` facade, under their names with a prefix: `xds_health_` unless
 /// said otherwise.
@@ -56,24 +57,24 @@ impl Facade {
     }
 }
 
-fn labels(labels: &[(&'static str, String)]) -> Vec<Label> {
+fn labels(labels: &[(&'static str, Arc<str>)]) -> Vec<Label> {
     let labels = labels.iter();
     labels
-        .map(|(name, value)| Label::new(*name, value.clone()))
+        .map(|(name, value)| Label::new(*name, Arc::clone(value)))
         .collect()
 }
 
 impl Metrics for Facade {
-    fn counter(&mut self, name: &str, of: &[(&'static str, String)], value: u64) {
+    fn counter(&mut self, name: &str, of: &[(&'static str, Arc<str>)], value: u64) {
         counter!(self.name(name), labels(of)).absolute(value);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "gauges stay far below 2^52")]
-    fn gauge(&mut self, name: &str, of: &[(&'static str, String)], value: u64) {
+    fn gauge(&mut self, name: &str, of: &[(&'static str, Arc<str>)], value: u64) {
         gauge!(self.name(name), labels(of)).set(value as f64);
     }
 
-    fn histogram(&mut self, name: &str, of: &[(&'static str, String)], view: &HistogramView) {
+    fn histogram(&mut self, name: &str, of: &[(&'static str, Arc<str>)], view: &HistogramView) {
         let histogram = histogram!(self.name(name), labels(of));
         let given = self.given.entry((name.to_owned(), of.to_vec()));
         let given = given.or_default();

@@ -11,13 +11,16 @@ use std::time::Duration;
 mod cluster;
 mod export;
 mod hds;
+mod listing;
 mod sample;
 mod updates;
 
 pub use cluster::{CheckStats, ClusterStats, Membership};
 pub use export::Metrics;
 pub use hds::HdsStats;
-pub use sample::{HistogramView, Sample, Value};
+pub(crate) use listing::Listing;
+pub(crate) use sample::Section;
+pub use sample::{HistogramView, Labels, Sample, Value};
 pub use updates::{ControlPlaneStats, Text, UpdateStats};
 
 /// A number that only grows.
@@ -258,24 +261,30 @@ impl Stats {
     /// All stats, ordered by name. Clusters that show one stat name are added up.
     pub fn samples(&self) -> Vec<Sample> {
         let mut samples = Vec::new();
-        self.manager_samples(&mut samples);
-        self.engine_samples(&mut samples);
-        self.control_plane_samples(&mut samples);
-        self.hds.samples(&mut samples);
+        for section in Section::ALL {
+            samples.extend(self.listing(section, Vec::new()).flatten());
+        }
+        samples.sort_by(|a, b| a.name.cmp(&b.name));
+        samples
+    }
+
+    /// The stats of one section and those of `more`, ordered by name, a few at a time.
+    pub(crate) fn listing(&self, section: Section, more: Vec<Sample>) -> Listing {
+        let mut rest = more;
+        self.manager_samples(&mut rest);
+        self.engine_samples(&mut rest);
+        self.control_plane_samples(&mut rest);
+        self.hds.samples(&mut rest);
+        rest.retain(|sample| sample.value.section() == section);
         // Held only to copy the list: who adds a cluster must not wait for all the names to be written.
-        let clusters: Vec<_> = self
+        let clusters = self
             .clusters
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .values()
             .cloned()
             .collect();
-        for cluster in clusters {
-            cluster.samples(&mut samples);
-        }
-        samples.sort_by(|a, b| a.name.cmp(&b.name));
-        samples.dedup_by(|next, kept| kept.absorb(next));
-        samples
+        Listing::new(section, clusters, rest)
     }
 
     fn manager_samples(&self, to: &mut Vec<Sample>) {
@@ -300,10 +309,12 @@ impl Stats {
         if self.control_plane.in_use() {
             self.control_plane.samples(to);
         }
-        let mut push = |stat: &str, sample: Sample| {
-            to.push(sample.named(format!("cluster_manager.cds.{stat}")));
-        };
-        self.cds.samples(&mut push, false);
+        self.cds.read(false, &mut |stat, _, reading| {
+            to.push(Sample::plain(
+                format!("cluster_manager.cds.{stat}"),
+                reading,
+            ));
+        });
     }
 
     fn engine_samples(&self, to: &mut Vec<Sample>) {
@@ -350,6 +361,41 @@ mod tests {
             .collect();
         assert_eq!(attempts.len(), 1);
         assert_eq!(attempts[0].value, Value::Counter(4));
+    }
+
+    #[test]
+    fn a_listing_is_in_the_order_of_whole_names_and_has_each_once() {
+        let stats = Stats::default();
+        // A dash comes before a dot, and a dot before a letter; `a.` begins names of two clusters.
+        for name in ["a", "a.b", "a-b", "ab", "a.membership_change", "b"] {
+            let cluster = stats.cluster(&Arc::from(name), &Arc::from(name));
+            cluster.check(&Arc::from("")).attempt.inc();
+            cluster.updates.success(std::time::UNIX_EPOCH, name);
+        }
+        let again = stats.cluster(&Arc::from("hds/a"), &Arc::from("a"));
+        again.check(&Arc::from("")).attempt.inc();
+        let mut listed = 0;
+        for section in Section::ALL {
+            let gauge = Sample::gauge("server.live".to_owned(), &Gauge::default());
+            let names: Vec<_> = stats
+                .listing(section, vec![gauge])
+                .flatten()
+                .map(|sample| sample.name)
+                .collect();
+            assert!(names.is_sorted_by(|a, b| a < b), "{names:#?}");
+            listed += names.len();
+        }
+        assert_eq!(listed, stats.samples().len() + 1);
+        let samples = stats.samples();
+        let of = |name: &str| samples.iter().find(|s| s.name == name).map(|s| &s.value);
+        assert_eq!(
+            of("cluster.a.health_check.attempt"),
+            Some(&Value::Counter(2))
+        );
+        assert_eq!(
+            of("cluster.a.b.health_check.attempt"),
+            Some(&Value::Counter(1))
+        );
     }
 
     #[test]

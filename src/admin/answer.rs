@@ -13,7 +13,7 @@ use super::Shared;
 
 /// About as much is written at a time, in a fraction of a millisecond.
 const CHUNK: usize = 32 * 1024;
-/// So many steps are taken at a time, if they write less.
+/// So many small steps are taken at a time, if they write less.
 const STEPS: usize = 4096;
 
 const TEXT: &str = "text/plain; charset=UTF-8";
@@ -127,8 +127,17 @@ pub(super) async fn off_runtime<T: Send + 'static>(
 
 /// A body in pieces that are written when the client has taken those before.
 pub(super) fn streamed(write: impl FnMut(&mut String) -> More + Send + Unpin + 'static) -> Body {
+    streamed_in(STEPS, write)
+}
+
+/// The same for a writer whose steps are larger, of which at most `steps` are taken at a time.
+pub(super) fn streamed_in(
+    steps: usize,
+    write: impl FnMut(&mut String) -> More + Send + Unpin + 'static,
+) -> Body {
     Body::new(Pieces {
         write,
+        steps,
         state: Piece::Next,
     })
 }
@@ -142,6 +151,7 @@ pub(super) enum More {
 
 struct Pieces<W> {
     write: W,
+    steps: usize,
     state: Piece,
 }
 
@@ -171,7 +181,7 @@ impl<W: FnMut(&mut String) -> More + Unpin> hyper::body::Body for Pieces<W> {
             }
             let mut chunk = String::with_capacity(CHUNK + CHUNK / 8);
             self.state = Piece::Rest(Box::pin(tokio::task::yield_now()));
-            for _ in 0..STEPS {
+            for _ in 0..self.steps {
                 if (self.write)(&mut chunk) == More::No {
                     self.state = Piece::Done;
                     break;

@@ -3,9 +3,13 @@
 //! A family is one group under one `# TYPE` line. Names have no `_total`; labels are always in braces,
 //! even if there are none. What Envoy has not is under `xds_health_` and has a line of help, all else under `envoy_`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use super::answer::More;
 use crate::stats::{Histogram, HistogramView, Sample, Value};
 
 /// What metrics of this program begin with that are not Envoy's.
@@ -65,43 +69,75 @@ const HELP: [(&str, &str); 17] = [
     ),
 ];
 
-pub(super) fn text(samples: &[Sample]) -> String {
-    // Counters before gauges before histograms, as Envoy has them.
-    let mut families: BTreeMap<(u8, &str), Vec<&Sample>> = BTreeMap::new();
-    for sample in samples {
-        let group = match sample.value {
-            Value::Counter(_) => 0,
-            Value::Gauge(_) => 1,
-            Value::Histogram(_) => 2,
-            // As with Envoy, words are not scraped.
-            Value::Text(_) => continue,
-        };
-        families
-            .entry((group, &sample.family))
-            .or_default()
-            .push(sample);
-    }
-    let mut to = String::new();
-    for ((group, family), samples) in families {
-        let name = metric_name(family);
-        let kind = ["counter", "gauge", "histogram"][usize::from(group)];
-        if let Some(own) = name.strip_prefix(OWN)
-            && let Some((_, help)) = HELP.iter().find(|(of, _)| *of == own)
-        {
-            let _ = writeln!(to, "# HELP {name} {help}.");
-        }
-        let _ = writeln!(to, "# TYPE {name} {kind}");
+/// The text of each family.
+///
+/// Counters before gauges before histograms, as Envoy has them, then by name.
+#[derive(Debug, Default)]
+pub(super) struct Families(BTreeMap<(Group, Cow<'static, str>), String>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Families {
+    pub(super) fn new(samples: impl Iterator<Item = Sample>) -> Self {
+        let mut families = Self::default();
         for sample in samples {
-            let labels = labels(&sample.labels);
-            match &sample.value {
-                Value::Counter(number) | Value::Gauge(number) => {
-                    let _ = writeln!(to, "{name}{{{labels}}} {number}");
-                }
-                Value::Histogram(view) => write_histogram(&mut to, &name, &labels, view),
-                Value::Text(_) => (),
+            families.add(sample);
+        }
+        families
+    }
+
+    fn add(&mut self, sample: Sample) {
+        let group = match sample.value {
+            Value::Counter(_) => Group::Counter,
+            Value::Gauge(_) => Group::Gauge,
+            Value::Histogram(_) => Group::Histogram,
+            // As with Envoy, words are not scraped.
+            Value::Text(_) => return,
+        };
+        let name = metric_name(&sample.family);
+        let to = match self.0.entry((group, sample.family)) {
+            Entry::Occupied(family) => family.into_mut(),
+            Entry::Vacant(place) => place.insert(heading(&name, group)),
+        };
+        let labels = labels(&sample.labels);
+        match &sample.value {
+            Value::Counter(number) | Value::Gauge(number) => {
+                let _ = writeln!(to, "{name}{{{labels}}} {number}");
             }
+            Value::Histogram(view) => write_histogram(to, &name, &labels, view),
+            Value::Text(_) => (),
         }
     }
+
+    /// Adds the next family to `to`.
+    pub(super) fn write(&mut self, to: &mut String) -> More {
+        match self.0.pop_first() {
+            Some((_, family)) if to.is_empty() => *to = family,
+            Some((_, family)) => to.push_str(&family),
+            None => return More::No,
+        }
+        More::Yes
+    }
+}
+
+fn heading(name: &str, group: Group) -> String {
+    let mut to = String::new();
+    if let Some(own) = name.strip_prefix(OWN)
+        && let Some((_, help)) = HELP.iter().find(|(of, _)| *of == own)
+    {
+        let _ = writeln!(to, "# HELP {name} {help}.");
+    }
+    let kind = match group {
+        Group::Counter => "counter",
+        Group::Gauge => "gauge",
+        Group::Histogram => "histogram",
+    };
+    let _ = writeln!(to, "# TYPE {name} {kind}");
     to
 }
 
@@ -132,7 +168,7 @@ fn metric_name(family: &str) -> String {
     name
 }
 
-fn labels(labels: &[(&'static str, String)]) -> String {
+fn labels(labels: &[(&'static str, Arc<str>)]) -> String {
     let mut to = String::new();
     for (name, value) in labels {
         if !to.is_empty() {
@@ -159,15 +195,22 @@ mod tests {
     use crate::stats::Counter;
     use std::time::Duration;
 
+    fn text(sample: Sample) -> String {
+        let mut families = Families::new([sample].into_iter());
+        let mut to = String::new();
+        while families.write(&mut to) == More::Yes {}
+        to
+    }
+
     #[test]
     fn names_and_label_values_hold_only_what_is_allowed() {
         let sample = Sample::counter("x".to_owned(), &Counter::default());
         let sample = sample.with_labels(
             "a.b-\u{e9}".to_owned(),
-            vec![("l", "a\\\"\n\t\u{e9}".to_owned()), ("m", String::new())],
+            Arc::new([("l", "a\\\"\n\t\u{e9}".into()), ("m", "".into())]),
         );
         assert_eq!(
-            text(&[sample]),
+            text(sample),
             "# TYPE envoy_a_b__ counter\nenvoy_a_b__{l=\"a\\\\\\\"\\n\t\u{e9}\",m=\"\"} 0\n"
         );
     }
@@ -177,10 +220,10 @@ mod tests {
         let histogram = Histogram::default();
         histogram.record(Duration::from_micros(1500));
         histogram.record(Duration::from_secs(100));
-        let text = text(&[Sample::histogram(
+        let text = text(Sample::histogram(
             "xds_health.lag_ms".to_owned(),
             &histogram,
-        )]);
+        ));
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "# TYPE xds_health_lag_ms histogram");
         assert_eq!(lines[1], "xds_health_lag_ms_bucket{le=\"0.1\"} 0");

@@ -13,7 +13,7 @@ use super::{ServerState, Shared, VERSION, answer};
 use crate::config::json::write_string;
 use crate::proto::envoy::config::core::v3::node::UserAgentVersionType;
 use crate::proto::envoy::config::core::v3::{Locality, Node};
-use crate::stats::{Gauge, Sample};
+use crate::stats::{Gauge, Listing, Sample, Section};
 
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let state = shared.state();
@@ -45,9 +45,9 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 impl Shared {
-    /// All stats, those of the server among them, ordered by name.
-    pub(super) fn samples(&self) -> Vec<Sample> {
-        let mut samples = self.admin.engine.stats().samples();
+    /// The stats of one section, those of the server among them, ordered by name.
+    pub(super) fn stats(&self, section: Section) -> Listing {
+        let mut own = Vec::new();
         for (name, value) in [
             ("server.live", u64::from(!self.draining.load(Relaxed))),
             ("server.state", self.state() as u64),
@@ -55,10 +55,9 @@ impl Shared {
         ] {
             let gauge = Gauge::default();
             gauge.set(value);
-            samples.push(Sample::gauge(name.to_owned(), &gauge));
+            own.push(Sample::gauge(name.to_owned(), &gauge));
         }
-        samples.sort_by(|a, b| a.name.cmp(&b.name));
-        samples
+        self.admin.engine.stats().listing(section, own)
     }
 }
 

@@ -1,4 +1,7 @@
-//! `/stats` and `/stats/prometheus`: counters, gauges and histograms, built off the runtime.
+//! `/stats` and `/stats/prometheus`: counters, gauges and histograms.
+//!
+//! Text and JSON are written a cluster at a time while they are sent. Prometheus wants all of a family together,
+//! so its text is built whole, off the runtime.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,14 +10,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::answer::{self, Refused};
+use super::answer::{self, More, Refused};
 use super::query::{Filter, Query};
 use super::{Shared, prometheus};
 use crate::config::json::write_string;
-use crate::stats::{HistogramView, Sample, Value};
+use crate::stats::{Sample, Section, Value};
 
 /// Quantiles of a histogram in percent, as Envoy lists them.
 const QUANTILES: [f64; 10] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 100.0];
+
+/// The stats of so many clusters are looked through at a time, if what is asked for is not among them.
+const CLUSTERS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
@@ -103,76 +109,131 @@ async fn show(shared: Arc<Shared>, query: &Query, default: Format) -> Result<Res
     };
     let selection = Selection::new(query)?;
     let of = Arc::clone(&shared);
-    let build = move || {
-        let mut samples = of.samples();
-        samples.retain(|sample| selection.admits(sample));
-        match format {
-            Format::Text => text(&samples),
-            Format::Json => json(&samples),
-            Format::Prometheus => prometheus::text(&samples),
+    if format == Format::Prometheus {
+        let build = move || {
+            let samples = Section::ALL
+                .into_iter()
+                .flat_map(|section| of.stats(section))
+                .flatten();
+            prometheus::Families::new(samples.filter(|sample| selection.admits(sample)))
+        };
+        let mut families = answer::off_runtime(&shared, build).await?;
+        let body = answer::streamed(move |to| families.write(to));
+        return Ok(answer::text(StatusCode::OK, body));
+    }
+    // Clusters are sorted here.
+    let list = move || Section::ALL.map(|section| of.stats(section));
+    let listings = answer::off_runtime(&shared, list).await?;
+    let mut samples = listings.into_iter().flatten();
+    let mut form = Form::new(format == Format::Json);
+    let body = answer::streamed_in(CLUSTERS, move |to| {
+        let Some(some) = samples.next() else {
+            form.end(to);
+            return More::No;
+        };
+        for sample in some.iter().filter(|sample| selection.admits(sample)) {
+            form.write(to, sample);
         }
-    };
-    let built = answer::off_runtime(&shared, build).await?;
+        More::Yes
+    });
     Ok(match format {
-        Format::Json => answer::json(built),
-        Format::Text | Format::Prometheus => answer::text(StatusCode::OK, built),
+        Format::Json => answer::json(body),
+        Format::Text | Format::Prometheus => answer::text(StatusCode::OK, body),
     })
 }
 
 /// Words first, then numbers, then histograms, each by name.
-fn text(samples: &[Sample]) -> String {
-    let mut to = String::new();
-    for (name, word) in words(samples) {
-        let _ = writeln!(to, "{name}: \"{word}\"");
-    }
-    for (name, number) in numbers(samples) {
-        let _ = writeln!(to, "{name}: {number}");
-    }
-    for (name, view) in histograms(samples) {
-        let _ = write!(to, "{name}:");
-        if view.count() == 0 {
-            to.push_str(" No recorded values\n");
-            continue;
-        }
-        for percent in QUANTILES {
-            // Envoy gives the last interval and all time; here is no interval.
-            let value = view.quantile_ms(percent / 100.0).unwrap_or(f64::NAN);
-            let _ = write!(to, " P{percent}(nan,{value})");
-        }
-        to.push('\n');
-    }
-    to
+#[derive(Debug)]
+enum Form {
+    Text,
+    Json(Json),
 }
 
-fn json(samples: &[Sample]) -> String {
-    let mut to = String::from("{\"stats\":[");
-    let mut comma = "";
-    for (name, word) in words(samples) {
-        let _ = write!(to, "{comma}{{\"name\":");
-        write_string(&mut to, name);
-        to.push_str(",\"value\":");
-        write_string(&mut to, word);
-        to.push('}');
-        comma = ",";
+/// Where the writer is.
+#[derive(Clone, Copy, Debug)]
+enum Json {
+    Start,
+    Between,
+    /// In the object that holds all histograms.
+    Histograms,
+}
+
+impl Form {
+    fn new(json: bool) -> Self {
+        if json {
+            Self::Json(Json::Start)
+        } else {
+            Self::Text
+        }
     }
-    for (name, number) in numbers(samples) {
-        let _ = write!(to, "{comma}{{\"name\":");
-        write_string(&mut to, name);
-        let _ = write!(to, ",\"value\":{number}}}");
-        comma = ",";
+
+    fn write(&mut self, to: &mut String, sample: &Sample) {
+        match self {
+            Self::Text => write_text(to, sample),
+            Self::Json(at) => write_json(to, at, sample),
+        }
     }
-    let mut histograms = histograms(samples).peekable();
-    if histograms.peek().is_some() {
+
+    fn end(&self, to: &mut String) {
+        to.push_str(match self {
+            Self::Text => "",
+            Self::Json(Json::Start) => "{\"stats\":[]}",
+            Self::Json(Json::Between) => "]}",
+            Self::Json(Json::Histograms) => "]}}]}",
+        });
+    }
+}
+
+fn write_text(to: &mut String, sample: &Sample) {
+    to.push_str(&sample.name);
+    match &sample.value {
+        Value::Text(word) => {
+            let _ = writeln!(to, ": \"{word}\"");
+        }
+        Value::Counter(number) | Value::Gauge(number) => {
+            let _ = writeln!(to, ": {number}");
+        }
+        Value::Histogram(view) if view.count() == 0 => to.push_str(": No recorded values\n"),
+        Value::Histogram(view) => {
+            to.push(':');
+            for percent in QUANTILES {
+                // Envoy gives the last interval and all time; here is no interval.
+                let value = view.quantile_ms(percent / 100.0).unwrap_or(f64::NAN);
+                let _ = write!(to, " P{percent}(nan,{value})");
+            }
+            to.push('\n');
+        }
+    }
+}
+
+fn write_json(to: &mut String, at: &mut Json, sample: &Sample) {
+    to.push_str(match at {
+        Json::Start => "{\"stats\":[",
+        Json::Between | Json::Histograms => ",",
+    });
+    if matches!(at, Json::Start) {
+        *at = Json::Between;
+    }
+    if matches!(sample.value, Value::Histogram(_)) && matches!(at, Json::Between) {
         let quantiles = QUANTILES.map(|percent| percent.to_string()).join(",");
         let _ = write!(
             to,
-            "{comma}{{\"histograms\":{{\"supported_quantiles\":[{quantiles}],\"computed_quantiles\":["
+            "{{\"histograms\":{{\"supported_quantiles\":[{quantiles}],\"computed_quantiles\":["
         );
-        let mut comma = "";
-        for (name, view) in histograms {
-            let _ = write!(to, "{comma}{{\"name\":");
-            write_string(&mut to, name);
-            to.push_str(",\"values\":[");
+        *at = Json::Histograms;
+    }
+    to.push_str("{\"name\":");
+    write_string(to, &sample.name);
+    match &sample.value {
+        Value::Text(word) => {
+            to.push_str(",\"value\":");
+            write_string(to, word);
+            to.push('}');
+        }
+        Value::Counter(number) | Value::Gauge(number) => {
+            let _ = write!(to, ",\"value\":{number}}}");
+        }
+        Value::Histogram(view) => {
             let values = QUANTILES.map(|percent| {
                 // Above the last bound there is no number to give.
                 let value = view
@@ -181,41 +242,15 @@ fn json(samples: &[Sample]) -> String {
                 let value = value.map_or_else(|| "null".to_owned(), |ms| ms.to_string());
                 format!("{{\"cumulative\":{value},\"interval\":null}}")
             });
-            to.push_str(&values.join(","));
-            to.push_str("]}");
-            comma = ",";
+            let _ = write!(to, ",\"values\":[{}]}}", values.join(","));
         }
-        to.push_str("]}}");
     }
-    to.push_str("]}");
-    to
-}
-
-fn numbers(samples: &[Sample]) -> impl Iterator<Item = (&str, u64)> {
-    samples.iter().filter_map(|sample| match sample.value {
-        Value::Counter(number) | Value::Gauge(number) => Some((&*sample.name, number)),
-        Value::Histogram(_) | Value::Text(_) => None,
-    })
-}
-
-fn histograms(samples: &[Sample]) -> impl Iterator<Item = (&str, &HistogramView)> {
-    samples.iter().filter_map(|sample| match &sample.value {
-        Value::Histogram(view) => Some((&*sample.name, view)),
-        Value::Counter(_) | Value::Gauge(_) | Value::Text(_) => None,
-    })
-}
-
-fn words(samples: &[Sample]) -> impl Iterator<Item = (&str, &str)> {
-    samples.iter().filter_map(|sample| match &sample.value {
-        Value::Text(word) => Some((&*sample.name, &**word)),
-        Value::Counter(_) | Value::Gauge(_) | Value::Histogram(_) => None,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Histogram;
+    use crate::stats::{Gauge, Histogram};
     use std::time::Duration;
 
     fn recorded(millis: &[u64]) -> Sample {
@@ -226,11 +261,23 @@ mod tests {
         Sample::histogram("lag".to_owned(), &histogram)
     }
 
+    fn written(mut form: Form, samples: &[Sample]) -> String {
+        let mut to = String::new();
+        for sample in samples {
+            form.write(&mut to, sample);
+        }
+        form.end(&mut to);
+        to
+    }
+
     #[test]
     fn a_histogram_is_written_by_its_quantiles() {
-        assert_eq!(text(&[recorded(&[])]), "lag: No recorded values\n");
         assert_eq!(
-            text(&[recorded(&[1, 1, 7, 70_000])]),
+            written(Form::Text, &[recorded(&[])]),
+            "lag: No recorded values\n"
+        );
+        assert_eq!(
+            written(Form::Text, &[recorded(&[1, 1, 7, 70_000])]),
             "lag: P0(nan,1) P25(nan,1) P50(nan,1) P75(nan,10) P90(nan,inf) P95(nan,inf) \
              P99(nan,inf) P99.5(nan,inf) P99.9(nan,inf) P100(nan,inf)\n"
         );
@@ -239,10 +286,27 @@ mod tests {
     #[test]
     fn json_has_no_number_where_a_histogram_has_none() {
         for millis in [&[][..], &[70_000]] {
-            let json: serde_json::Value = serde_json::from_str(&json(&[recorded(millis)])).unwrap();
+            let json: serde_json::Value =
+                serde_json::from_str(&written(Form::new(true), &[recorded(millis)])).unwrap();
             let values = &json["stats"][0]["histograms"]["computed_quantiles"][0]["values"];
             assert_eq!(values.as_array().unwrap().len(), QUANTILES.len());
             assert!(values[9]["cumulative"].is_null());
+        }
+    }
+
+    #[test]
+    fn json_is_whole_with_any_of_its_parts() {
+        let number = Sample::gauge("n".to_owned(), &Gauge::default());
+        for samples in [
+            &[][..],
+            &[number.clone()],
+            &[number, recorded(&[1]), recorded(&[])],
+        ] {
+            let json: serde_json::Value =
+                serde_json::from_str(&written(Form::new(true), samples)).unwrap();
+            // All histograms are in one item.
+            let items = json["stats"].as_array().unwrap().len();
+            assert_eq!(items, samples.len().min(2));
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::sample::{Labels, Reading, Section};
 use super::{Counter, Gauge, Sample, UpdateStats};
 use crate::event::{Reason, Shortage};
 use crate::host::{Health, HealthFlags};
@@ -39,19 +40,31 @@ pub struct CheckStats {
 }
 
 impl CheckStats {
-    fn envoy(&self, prefix: &str, family: &str, labels: &Labels, to: &mut Vec<Sample>) {
-        for (name, counter) in [
-            ("attempt", &self.attempt),
-            ("success", &self.success),
-            ("failure", &self.failure),
-            ("network_failure", &self.network_failure),
-            ("passive_failure", &self.passive_failure),
-            ("verify_cluster", &self.verify_cluster),
+    fn envoy(&self, prefix: &str, labels: &Labels, to: &mut Vec<Sample>) {
+        for (stat, family, counter) in [
+            ("attempt", "cluster_health_check_attempt", &self.attempt),
+            ("success", "cluster_health_check_success", &self.success),
+            ("failure", "cluster_health_check_failure", &self.failure),
+            (
+                "network_failure",
+                "cluster_health_check_network_failure",
+                &self.network_failure,
+            ),
+            (
+                "passive_failure",
+                "cluster_health_check_passive_failure",
+                &self.passive_failure,
+            ),
+            (
+                "verify_cluster",
+                "cluster_health_check_verify_cluster",
+                &self.verify_cluster,
+            ),
         ] {
-            let sample = Sample::counter(format!("{prefix}.{name}"), counter);
-            to.push(sample.with_labels(format!("{family}_{name}"), labels.clone()));
+            let name = format!("{prefix}.{stat}");
+            to.push(Sample::new(name, family, Arc::clone(labels), counter));
         }
-        gauges(prefix, family, labels, &self.healthy, &self.degraded, to);
+        gauges(prefix, labels, &self.healthy, &self.degraded, to);
     }
 
     fn own(&self, cluster: &str, check: &str, labels: &Labels, to: &mut Vec<Sample>) {
@@ -60,39 +73,42 @@ impl CheckStats {
         } else {
             format!("xds_health.cluster.{cluster}.health_check.name.{check}")
         };
-        let mut push = |name: &str, label: Option<(&'static str, &str)>, counter: &Counter| {
-            let mut labels = labels.clone();
-            let dotted = label.map_or_else(
-                || format!("{prefix}.{name}"),
-                |(_, value)| format!("{prefix}.{name}.{value}"),
-            );
-            labels.extend(label.map(|(label, value)| (label, value.to_owned())));
-            let family = format!("xds_health_cluster_health_check_{name}");
-            to.push(Sample::counter(dotted, counter).with_labels(family, labels));
+        let name = format!("{prefix}.cancelled");
+        let family = "xds_health_cluster_health_check_cancelled";
+        to.push(Sample::new(
+            name,
+            family,
+            Arc::clone(labels),
+            &self.cancelled,
+        ));
+        let with = |label, value: &str| -> Labels {
+            labels
+                .iter()
+                .cloned()
+                .chain([(label, value.into())])
+                .collect()
         };
-        push("cancelled", None, &self.cancelled);
-        for (label, counter) in Reason::LABELS.iter().zip(&self.reasons) {
-            push("failure_reason", Some(("reason", label)), counter);
+        let family = "xds_health_cluster_health_check_failure_reason";
+        for (reason, counter) in Reason::LABELS.iter().zip(&self.reasons) {
+            let name = format!("{prefix}.failure_reason.{reason}");
+            to.push(Sample::new(name, family, with("reason", reason), counter));
         }
+        let family = "xds_health_cluster_health_check_waited_for";
         for (what, counter) in Shortage::ALL.iter().zip(&self.shortages) {
-            push("waited_for", Some(("resource", what.name())), counter);
+            let what = what.name();
+            let name = format!("{prefix}.waited_for.{what}");
+            to.push(Sample::new(name, family, with("resource", what), counter));
         }
     }
 }
 
-type Labels = Vec<(&'static str, String)>;
-
-fn gauges(
-    prefix: &str,
-    family: &str,
-    labels: &Labels,
-    healthy: &Gauge,
-    degraded: &Gauge,
-    to: &mut Vec<Sample>,
-) {
-    for (name, gauge) in [("healthy", healthy), ("degraded", degraded)] {
-        let sample = Sample::gauge(format!("{prefix}.{name}"), gauge);
-        to.push(sample.with_labels(format!("{family}_{name}"), labels.clone()));
+fn gauges(prefix: &str, labels: &Labels, healthy: &Gauge, degraded: &Gauge, to: &mut Vec<Sample>) {
+    for (stat, family, gauge) in [
+        ("healthy", "cluster_health_check_healthy", healthy),
+        ("degraded", "cluster_health_check_degraded", degraded),
+    ] {
+        let name = format!("{prefix}.{stat}");
+        to.push(Sample::new(name, family, Arc::clone(labels), gauge));
     }
 }
 
@@ -187,56 +203,85 @@ impl ClusterStats {
         checks.retain(|name, _| names.contains(&name));
     }
 
-    pub(super) fn samples(&self, to: &mut Vec<Sample>) {
+    /// The stats under `cluster.`.
+    pub(super) fn envoy(&self, section: Section, to: &mut Vec<Sample>) {
         let name = &self.name;
-        let of_cluster: Labels = vec![("envoy_cluster_name", name.to_string())];
-        let push = |to: &mut Vec<Sample>, stat: &str, sample: fn(String, &Self) -> Sample| {
-            let sample = sample(format!("cluster.{name}.{stat}"), self);
-            to.push(sample.with_labels(format!("cluster_{stat}"), of_cluster.clone()));
+        let labels = self.labels();
+        let mut push = |stat, family, reading: Reading| {
+            if reading.section() == section {
+                let name = format!("cluster.{name}.{stat}");
+                to.push(Sample::new(name, family, Arc::clone(&labels), reading));
+            }
         };
-        push(to, "membership_change", |n, s| {
-            Sample::counter(n, &s.membership.change)
-        });
-        push(to, "membership_total", |n, s| {
-            Sample::gauge(n, &s.membership.total)
-        });
-        push(to, "membership_healthy", |n, s| {
-            Sample::gauge(n, &s.membership.healthy)
-        });
-        push(to, "membership_degraded", |n, s| {
-            Sample::gauge(n, &s.membership.degraded)
-        });
-        push(to, "membership_excluded", |n, s| {
-            Sample::gauge(n, &s.membership.excluded)
-        });
-        let mut push = |stat: &str, sample: Sample| {
-            let sample = sample.named(format!("cluster.{name}.{stat}"));
-            to.push(sample.with_labels(format!("cluster_{stat}"), of_cluster.clone()));
-        };
-        self.updates.samples(&mut push, true);
-        let family = "cluster_health_check";
+        self.updates.read(true, &mut push);
+        if section != Section::Numbers {
+            return;
+        }
+        let of = &self.membership;
+        push(
+            "membership_change",
+            "cluster_membership_change",
+            (&of.change).into(),
+        );
+        for (stat, family, gauge) in [
+            ("membership_total", "cluster_membership_total", &of.total),
+            (
+                "membership_healthy",
+                "cluster_membership_healthy",
+                &of.healthy,
+            ),
+            (
+                "membership_degraded",
+                "cluster_membership_degraded",
+                &of.degraded,
+            ),
+            (
+                "membership_excluded",
+                "cluster_membership_excluded",
+                &of.excluded,
+            ),
+        ] {
+            push(stat, family, gauge.into());
+        }
         let prefix = format!("cluster.{name}.health_check");
         let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
         if checks.len() > 1 {
-            gauges(
-                &prefix,
-                family,
-                &of_cluster,
-                &self.healthy,
-                &self.degraded,
-                to,
-            );
+            gauges(&prefix, &labels, &self.healthy, &self.degraded, to);
         }
         for (check, stats) in checks.iter() {
             if check.is_empty() {
-                stats.envoy(&prefix, family, &of_cluster, to);
-                stats.own(name, check, &of_cluster, to);
-                continue;
+                stats.envoy(&prefix, &labels, to);
+            } else {
+                let labels = of_check(check, &labels);
+                stats.envoy(&format!("{prefix}.name.{check}"), &labels, to);
             }
-            let mut labels = vec![("envoy_health_check_name", check.to_string())];
-            labels.extend(of_cluster.clone());
-            stats.envoy(&format!("{prefix}.name.{check}"), family, &labels, to);
-            stats.own(name, check, &labels, to);
         }
     }
+
+    /// The stats under `xds_health.cluster.`.
+    pub(super) fn own(&self, section: Section, to: &mut Vec<Sample>) {
+        if section != Section::Numbers {
+            return;
+        }
+        let labels = self.labels();
+        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
+        for (check, stats) in checks.iter() {
+            if check.is_empty() {
+                stats.own(&self.name, check, &labels, to);
+            } else {
+                stats.own(&self.name, check, &of_check(check, &labels), to);
+            }
+        }
+    }
+
+    fn labels(&self) -> Labels {
+        Arc::new([("envoy_cluster_name", Arc::clone(&self.name))])
+    }
+}
+
+fn of_check(check: &Arc<str>, of_cluster: &Labels) -> Labels {
+    [("envoy_health_check_name", Arc::clone(check))]
+        .into_iter()
+        .chain(of_cluster.iter().cloned())
+        .collect()
 }

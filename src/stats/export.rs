@@ -1,6 +1,8 @@
 //! Stats for whoever counts elsewhere.
 
-use super::{HistogramView, Stats, Value};
+use std::sync::Arc;
+
+use super::{HistogramView, Section, Stats, Value};
 
 /// Takes the values of stats: the one thing to implement to bring them into another system of metrics.
 ///
@@ -8,13 +10,13 @@ use super::{HistogramView, Stats, Value};
 /// [`Stats::export`] as often as it likes, every ten seconds say.
 pub trait Metrics {
     /// A number that only grows: its sum so far.
-    fn counter(&mut self, name: &str, labels: &[(&'static str, String)], value: u64);
+    fn counter(&mut self, name: &str, labels: &[(&'static str, Arc<str>)], value: u64);
 
     /// A number that goes up and down.
-    fn gauge(&mut self, name: &str, labels: &[(&'static str, String)], value: u64);
+    fn gauge(&mut self, name: &str, labels: &[(&'static str, Arc<str>)], value: u64);
 
     /// Durations in milliseconds, as counted so far.
-    fn histogram(&mut self, name: &str, labels: &[(&'static str, String)], view: &HistogramView);
+    fn histogram(&mut self, name: &str, labels: &[(&'static str, Arc<str>)], view: &HistogramView);
 }
 
 impl Stats {
@@ -22,18 +24,19 @@ impl Stats {
     /// without a prefix: `cluster_health_check_attempt` with the label `envoy_cluster_name`.
     ///
     /// ```
+    /// use std::sync::Arc;
     /// use xds_health::stats::{HistogramView, Metrics, Stats};
     ///
     /// struct Lines(Vec<String>);
     ///
     /// impl Metrics for Lines {
-    ///     fn counter(&mut self, name: &str, _: &[(&'static str, String)], value: u64) {
+    ///     fn counter(&mut self, name: &str, _: &[(&'static str, Arc<str>)], value: u64) {
     ///         self.0.push(format!("{name} {value}"));
     ///     }
-    ///     fn gauge(&mut self, name: &str, _: &[(&'static str, String)], value: u64) {
+    ///     fn gauge(&mut self, name: &str, _: &[(&'static str, Arc<str>)], value: u64) {
     ///         self.0.push(format!("{name} {value}"));
     ///     }
-    ///     fn histogram(&mut self, name: &str, _: &[(&'static str, String)], view: &HistogramView) {
+    ///     fn histogram(&mut self, name: &str, _: &[(&'static str, Arc<str>)], view: &HistogramView) {
     ///         self.0.push(format!("{name} {}", view.count()));
     ///     }
     /// }
@@ -45,7 +48,9 @@ impl Stats {
     /// assert_eq!(lines.0, ["cluster_manager_cluster_added 1"]);
     /// ```
     pub fn export(&self, metrics: &mut dyn Metrics) {
-        for sample in self.samples() {
+        let numbers = self.listing(Section::Numbers, Vec::new());
+        let histograms = self.listing(Section::Histograms, Vec::new());
+        for sample in numbers.chain(histograms).flatten() {
             if !sample.used {
                 continue;
             }

@@ -1,8 +1,12 @@
 //! A stat as a reader sees it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Counter, Gauge, Histogram, Text};
+
+/// Label names and values, in Envoy's order.
+pub type Labels = Arc<[(&'static str, Arc<str>)]>;
 
 /// The value of a stat.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +73,68 @@ impl HistogramView {
     }
 }
 
+/// A value, and whether it was ever counted or set.
+#[derive(Debug)]
+pub(super) struct Reading(Value, bool);
+
+impl Reading {
+    /// Where it stands.
+    pub(super) fn section(&self) -> Section {
+        self.0.section()
+    }
+}
+
+impl From<&Counter> for Reading {
+    fn from(counter: &Counter) -> Self {
+        let value = counter.value();
+        Self(Value::Counter(value), value > 0)
+    }
+}
+
+impl From<&Gauge> for Reading {
+    fn from(gauge: &Gauge) -> Self {
+        Self(Value::Gauge(gauge.value()), gauge.used())
+    }
+}
+
+impl From<&Histogram> for Reading {
+    fn from(histogram: &Histogram) -> Self {
+        let view = histogram.view();
+        let used = view.count() > 0;
+        Self(Value::Histogram(view), used)
+    }
+}
+
+impl From<&Text> for Reading {
+    fn from(text: &Text) -> Self {
+        let text = text.value();
+        let used = !text.is_empty();
+        Self(Value::Text(text), used)
+    }
+}
+
+/// What stands together in `/stats`, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Words,
+    Numbers,
+    Histograms,
+}
+
+impl Section {
+    pub(crate) const ALL: [Self; 3] = [Self::Words, Self::Numbers, Self::Histograms];
+}
+
+impl Value {
+    pub(super) fn section(&self) -> Section {
+        match self {
+            Self::Counter(_) | Self::Gauge(_) => Section::Numbers,
+            Self::Histogram(_) => Section::Histograms,
+            Self::Text(_) => Section::Words,
+        }
+    }
+}
+
 /// One stat: Envoy's dotted name, the name and labels for Prometheus, and the value.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -76,9 +142,9 @@ pub struct Sample {
     /// As in `/stats`: `cluster.c1.health_check.attempt`.
     pub name: String,
     /// As in `/stats/prometheus`, without the `envoy_` prefix and the label parts: `cluster_health_check_attempt`.
-    pub family: String,
-    /// Label names and values, in Envoy's order.
-    pub labels: Vec<(&'static str, String)>,
+    pub family: Cow<'static, str>,
+    /// Label names and values.
+    pub labels: Labels,
     /// The value.
     pub value: Value,
     /// Whether it was ever counted or set.
@@ -88,48 +154,48 @@ pub struct Sample {
 impl Sample {
     /// A counter without labels.
     pub fn counter(name: String, counter: &Counter) -> Self {
-        let value = counter.value();
-        Self::plain(name, Value::Counter(value), value > 0)
+        Self::plain(name, counter)
     }
 
     /// A gauge without labels.
     pub fn gauge(name: String, gauge: &Gauge) -> Self {
-        Self::plain(name, Value::Gauge(gauge.value()), gauge.used())
+        Self::plain(name, gauge)
     }
 
     /// A histogram without labels.
     pub fn histogram(name: String, histogram: &Histogram) -> Self {
-        let view = histogram.view();
-        let used = view.count() > 0;
-        Self::plain(name, Value::Histogram(view), used)
+        Self::plain(name, histogram)
     }
 
     /// A word without labels.
     pub fn text(name: String, text: &Text) -> Self {
-        let text = text.value();
-        let used = !text.is_empty();
-        Self::plain(name, Value::Text(text), used)
-    }
-
-    /// The same stat under another name, and a family that follows from it.
-    pub(super) fn named(mut self, name: String) -> Self {
-        self.family = name.replace(['.', '-'], "_");
-        self.name = name;
-        self
+        Self::plain(name, text)
     }
 
     /// The same stat under `family` with `labels` for Prometheus.
-    pub fn with_labels(mut self, family: String, labels: Vec<(&'static str, String)>) -> Self {
-        self.family = family;
+    pub fn with_labels(mut self, family: impl Into<Cow<'static, str>>, labels: Labels) -> Self {
+        self.family = family.into();
         self.labels = labels;
         self
     }
 
-    fn plain(name: String, value: Value, used: bool) -> Self {
+    /// A stat without labels, of a family that follows from its name.
+    pub(super) fn plain(name: String, reading: impl Into<Reading>) -> Self {
+        let family = name.replace(['.', '-'], "_");
+        Self::new(name, family, Labels::default(), reading)
+    }
+
+    pub(super) fn new(
+        name: String,
+        family: impl Into<Cow<'static, str>>,
+        labels: Labels,
+        reading: impl Into<Reading>,
+    ) -> Self {
+        let Reading(value, used) = reading.into();
         Self {
-            family: name.replace(['.', '-'], "_"),
             name,
-            labels: Vec::new(),
+            family: family.into(),
+            labels,
             value,
             used,
         }

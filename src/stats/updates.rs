@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::sample::Reading;
 use super::{Counter, Gauge, Sample};
 
 /// The stats of one subscription: `cluster_manager.cds.` or, of a cluster, the `update_` ones.
@@ -76,29 +77,51 @@ impl UpdateStats {
 
     /// As Envoy lists them: of clusters whose endpoints are not asked for, only the first few; without a
     /// subscription to clusters, none of it.
-    pub(super) fn samples(&self, push: &mut dyn FnMut(&str, Sample), of_cluster: bool) {
+    ///
+    /// `push` is told each stat's last part, the family that it has as one of a cluster, and what it reads.
+    pub(super) fn read(
+        &self,
+        of_cluster: bool,
+        push: &mut dyn FnMut(&'static str, &'static str, Reading),
+    ) {
         let subscribed = self.subscribed.load(Relaxed);
         if !of_cluster && !subscribed {
             return;
         }
-        let counter = |counter| Sample::counter(String::new(), counter);
-        push("update_attempt", counter(&self.attempt));
-        push("update_success", counter(&self.success));
-        push("update_failure", counter(&self.failure));
+        let mut counters = |counters: &[(&'static str, &'static str, &Counter)]| {
+            for (stat, family, counter) in counters {
+                push(stat, family, (*counter).into());
+            }
+        };
+        counters(&[
+            ("update_attempt", "cluster_update_attempt", &self.attempt),
+            ("update_success", "cluster_update_success", &self.success),
+            ("update_failure", "cluster_update_failure", &self.failure),
+        ]);
         if of_cluster {
-            push("update_empty", counter(&self.empty));
-            push("update_no_rebuild", counter(&self.no_rebuild));
+            counters(&[
+                ("update_empty", "cluster_update_empty", &self.empty),
+                (
+                    "update_no_rebuild",
+                    "cluster_update_no_rebuild",
+                    &self.no_rebuild,
+                ),
+            ]);
         }
-        push("version", Sample::gauge(String::new(), &self.version));
         if subscribed {
-            push("update_rejected", counter(&self.rejected));
-            push("init_fetch_timeout", counter(&self.init_fetch_timeout));
-            push("update_time", Sample::gauge(String::new(), &self.time));
-            push(
-                "version_text",
-                Sample::text(String::new(), &self.version_text),
-            );
+            counters(&[
+                ("update_rejected", "cluster_update_rejected", &self.rejected),
+                (
+                    "init_fetch_timeout",
+                    "cluster_init_fetch_timeout",
+                    &self.init_fetch_timeout,
+                ),
+            ]);
+            push("update_time", "cluster_update_time", (&self.time).into());
+            let version = (&self.version_text).into();
+            push("version_text", "cluster_version_text", version);
         }
+        push("version", "cluster_version", (&self.version).into());
     }
 }
 
