@@ -23,14 +23,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::SystemTime;
 
 pub use axum;
 use axum::Router;
 use tokio::sync::{Semaphore, watch};
 
 use crate::engine::{Engine, Origin};
-use crate::proto::envoy::config::bootstrap::v3::Bootstrap;
 use crate::proto::envoy::config::core::v3::Node;
 
 mod answer;
@@ -53,6 +51,7 @@ mod server;
 mod stats;
 mod stream;
 
+pub use config_dump::BootstrapDump;
 pub use control::{Control, LogLevel};
 pub use serve::{Limits, serve};
 
@@ -70,8 +69,8 @@ pub struct Admin {
     control: Option<Arc<dyn Control>>,
     /// Whether this machine is the only one to reach the port, so that it is asked for by no other names.
     own_names: bool,
-    /// The bootstrap in force, and when it was loaded.
-    bootstrap: Option<watch::Receiver<Arc<(Bootstrap, SystemTime)>>>,
+    /// The bootstrap in force.
+    bootstrap: Option<watch::Receiver<BootstrapDump>>,
     #[cfg(feature = "xds")]
     dump: Option<crate::xds::Dump>,
     #[cfg(feature = "hds")]
@@ -123,20 +122,20 @@ impl Admin {
     }
 
     /// The same, with what the process was started with, for `/config_dump`.
-    pub fn with_bootstrap(self, bootstrap: Bootstrap, loaded: SystemTime) -> Self {
-        let (_, told) = watch::channel(Arc::new((bootstrap, loaded)));
+    pub fn with_bootstrap(self, bootstrap: BootstrapDump) -> Self {
+        let (_, told) = watch::channel(bootstrap);
         self.with_bootstraps(told)
     }
 
     /// As [`Admin::with_bootstrap`], for a process that reads its bootstrap again: the last one told is shown.
-    pub fn with_bootstraps(mut self, told: watch::Receiver<Arc<(Bootstrap, SystemTime)>>) -> Self {
+    pub fn with_bootstraps(mut self, told: watch::Receiver<BootstrapDump>) -> Self {
         self.bootstrap = Some(told);
         self
     }
 
     /// The bootstrap that was told last.
-    fn bootstrap(&self) -> Option<Arc<(Bootstrap, SystemTime)>> {
-        Some(Arc::clone(&self.bootstrap.as_ref()?.borrow()))
+    fn bootstrap(&self) -> Option<BootstrapDump> {
+        Some(self.bootstrap.as_ref()?.borrow().clone())
     }
 
     /// The same, with what control planes told, for `/config_dump`.

@@ -21,6 +21,7 @@ mod explain;
 mod live;
 mod load;
 mod log;
+mod memory;
 mod notify;
 mod run;
 mod status;

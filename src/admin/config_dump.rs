@@ -18,6 +18,7 @@ use prost_types::{Any, Timestamp};
 use super::answer::{self, Refused};
 use super::query::{Filter, Query};
 use super::{Admin, Shared};
+use crate::proto::envoy::config::bootstrap::v3::Bootstrap;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use crate::proto::{TYPE_URL_PREFIX, type_url};
@@ -48,6 +49,25 @@ pub(super) async fn page(
     let of = Arc::clone(&shared);
     let text = answer::off_runtime(&shared, move || dump(&of.admin, &asked)).await??;
     Ok(answer::json(text))
+}
+
+/// A bootstrap as it was read, and when, for `/config_dump`.
+///
+/// It is kept serialized, which takes a twentieth of the memory: it is not often asked for.
+#[derive(Clone, Debug)]
+pub struct BootstrapDump {
+    message: Arc<[u8]>,
+    loaded: SystemTime,
+}
+
+impl BootstrapDump {
+    /// Of a bootstrap that was read at `loaded`.
+    pub fn new(bootstrap: &Bootstrap, loaded: SystemTime) -> Self {
+        Self {
+            message: bootstrap.encode_to_vec().into(),
+            loaded,
+        }
+    }
 }
 
 /// What of the configuration is asked for.
@@ -133,12 +153,14 @@ fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
 /// The version of the clusters, and all that is asked for by name.
 fn lists(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 6]) {
     let (mut of_file, mut assigned) = (Vec::new(), Vec::new());
-    if let Some((bootstrap, loaded)) = admin.bootstrap().as_deref() {
-        let clusters = bootstrap.static_resources.iter();
-        for cluster in clusters.flat_map(|resources| &resources.clusters) {
-            of_file.push(static_cluster(cluster, *loaded));
+    if let Some(BootstrapDump { message, loaded }) = admin.bootstrap() {
+        // It was serialized here, so it can be read.
+        let bootstrap = Bootstrap::decode(&*message).unwrap_or_default();
+        let clusters = bootstrap.static_resources.into_iter();
+        for cluster in clusters.flat_map(|resources| resources.clusters) {
+            of_file.push(static_cluster(&cluster, loaded));
             let assignment = cluster.load_assignment.as_ref();
-            assigned.extend(assignment.map(|a| static_endpoints(cluster, a, *loaded)));
+            assigned.extend(assignment.map(|a| static_endpoints(&cluster, a, loaded)));
         }
     }
     let (version, told, endpoints) = told(admin);
@@ -260,15 +282,13 @@ impl From<crate::xds::Record> for Entry {
 }
 
 fn bootstrap(text: &mut Text, admin: &Admin) {
-    let told = admin.bootstrap();
-    let Some((bootstrap, loaded)) = told.as_deref() else {
+    let Some(BootstrapDump { message, loaded }) = admin.bootstrap() else {
         return;
     };
     begin(text, Some(&format!("{TYPE_URL_PREFIX}{BOOTSTRAP}")));
     text.layout.key(&mut text.to, "bootstrap");
-    let name = crate::proto::envoy::config::bootstrap::v3::Bootstrap::full_name();
-    text.bytes_as(&name, &bootstrap.encode_to_vec());
-    time(text, "last_updated", Some(*loaded));
+    text.bytes_as(&Bootstrap::full_name(), &message);
+    time(text, "last_updated", Some(loaded));
     text.layout.close(&mut text.to, '}');
 }
 

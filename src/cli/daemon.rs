@@ -67,7 +67,8 @@ impl Daemon {
             hds,
             ..
         } = loaded;
-        let force = reload::Force::new(&bootstrap, message, clock::time());
+        let force = reload::Force::new(&bootstrap, &message, clock::time());
+        drop(message);
         let listener = match bootstrap.admin.and_then(|admin| admin.address) {
             Some(address) => Some(AdminPort::bind(&address).await?),
             None => None,

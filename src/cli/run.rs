@@ -12,7 +12,7 @@ use super::control::Controls;
 use super::daemon::{Daemon, Reloaded};
 use super::load::{self, Loaded, Source};
 use super::notify::Notify;
-use super::{LOCAL, RunArgs, TrafficArg, USAGE, clock, complain, log};
+use super::{LOCAL, RunArgs, TrafficArg, USAGE, clock, complain, log, memory};
 use crate::admin::Control;
 use crate::config::{ConfigError, Warnings};
 use crate::engine::{Options, Traffic, raise_descriptor_limit};
@@ -110,6 +110,7 @@ async fn serve(
     let notify = Notify::from_env();
     let control = Arc::clone(&controls) as Arc<dyn Control>;
     let mut daemon = Daemon::start(loaded, options(args), stats, control).await?;
+    memory::give_back();
     notify.ready();
     let engine = daemon.engine().clone();
     loop {
@@ -151,6 +152,7 @@ async fn reload(file: &Path, registry: &Registry, daemon: &mut Daemon) -> io::Re
         Ok(loaded) => {
             warn_of(&name, &loaded.warnings);
             let reloaded = daemon.reload(loaded, read).await?;
+            memory::give_back();
             tell(&name, &reloaded);
         }
         Err(error) => refuse(&name, &error),

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use xds_health::admin::{self, Admin, Limits};
+use xds_health::admin::{self, Admin, BootstrapDump, Limits};
 use xds_health::config::text::Document;
 use xds_health::engine::Origin;
 use xds_health::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
@@ -38,7 +38,7 @@ fn bootstrap() -> Message {
 #[tokio::test]
 async fn what_the_process_was_started_with_is_shown() {
     let at = UNIX_EPOCH + Duration::from_micros(1_500_000_000_123_456);
-    let admin = Admin::new(engine()).with_bootstrap(bootstrap(), at);
+    let admin = Admin::new(engine()).with_bootstrap(BootstrapDump::new(&bootstrap(), at));
     let served = serve(admin::router(admin), Limits::default()).await;
     let all = dump(&served, "").await;
     let configs = all["configs"].as_array().unwrap();

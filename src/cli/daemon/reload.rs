@@ -9,21 +9,19 @@ use std::time::SystemTime;
 use tokio::sync::watch;
 
 use super::Daemon;
+use crate::admin::BootstrapDump;
 use crate::cli::load::{CLUSTERS, Loaded};
 use crate::config::{Bootstrap, ClusterConfig, Discovery};
 use crate::engine::Origin;
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap as Message;
 use crate::registry::Update;
 
-/// A bootstrap and when it was read.
-type Shown = Arc<(Message, SystemTime)>;
-
 /// What is in force.
 pub(super) struct Force {
     /// Its clusters aside, the bootstrap of the start: what of it differs later has no effect.
     fixed: Bootstrap,
     clusters: BTreeMap<Arc<str>, Arc<ClusterConfig>>,
-    shown: watch::Sender<Shown>,
+    shown: watch::Sender<BootstrapDump>,
 }
 
 /// What came of a file that was read again.
@@ -47,7 +45,7 @@ const EDS: &str = "whose endpoints are asked for cannot change while running: re
 const TAKEN: &str = "a management server has told of a cluster of this name";
 
 impl Force {
-    pub(super) fn new(bootstrap: &Bootstrap, message: Message, read: SystemTime) -> Self {
+    pub(super) fn new(bootstrap: &Bootstrap, message: &Message, read: SystemTime) -> Self {
         let clusters = bootstrap.clusters.iter();
         let mut fixed = bootstrap.clone();
         fixed.clusters = Vec::new();
@@ -56,12 +54,12 @@ impl Force {
                 .map(|c| (Arc::clone(&c.name), Arc::clone(c)))
                 .collect(),
             fixed,
-            shown: watch::Sender::new(Arc::new((message, read))),
+            shown: watch::Sender::new(BootstrapDump::new(message, read)),
         }
     }
 
     /// The bootstrap that was read last, for who shows it.
-    pub(super) fn shown(&self) -> watch::Receiver<Shown> {
+    pub(super) fn shown(&self) -> watch::Receiver<BootstrapDump> {
         self.shown.subscribe()
     }
 
@@ -154,7 +152,9 @@ impl Daemon {
             self.force.clusters.remove(name);
             reloaded.removed += 1;
         }
-        self.force.shown.send_replace(Arc::new((message, read)));
+        self.force
+            .shown
+            .send_replace(BootstrapDump::new(&message, read));
         Ok(reloaded)
     }
 
