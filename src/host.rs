@@ -136,8 +136,7 @@ impl EdsHealth {
         }
     }
 
-    /// The proto name of the value, as in `eds_health_status` of `/clusters?format=json`; like Envoy,
-    /// which shows `HEALTHY` for a host of which nothing was said.
+    /// The proto name of the value; like Envoy, which shows `HEALTHY` for a host of which nothing was said.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown | Self::Healthy => "HEALTHY",
@@ -372,7 +371,11 @@ impl HealthFlags {
             | Self::DEGRADED_EDS_HEALTH.0
             | Self::DEGRADED_OUTLIER_DETECTION.0,
     );
-    const EXCLUDED: Self = Self(Self::PENDING_ACTIVE_HC.0 | Self::EXCLUDED_VIA_IMMEDIATE_HC_FAIL.0);
+    const EXCLUDED: Self = Self(
+        Self::PENDING_ACTIVE_HC.0
+            | Self::EXCLUDED_VIA_IMMEDIATE_HC_FAIL.0
+            | Self::EDS_STATUS_DRAINING.0,
+    );
 
     /// Whether any of `flags` is set.
     pub const fn intersects(self, flags: Self) -> bool {
@@ -488,6 +491,21 @@ mod tests {
             Health::Unhealthy
         );
         assert_eq!(health(HealthFlags::EDS_STATUS_DRAINING), Health::Unhealthy);
+    }
+
+    #[test]
+    fn panic_calculations_leave_out_those_that_drain_and_those_that_are_not_yet_checked() {
+        let excluded: Vec<_> = HealthFlags::NAMES
+            .into_iter()
+            .filter(|(flag, _)| flag.excluded())
+            .map(|(_, name)| name)
+            .collect();
+        let expected = [
+            "pending_active_hc",
+            "excluded_via_immediate_hc_fail",
+            "eds_status_draining",
+        ];
+        assert_eq!(excluded, expected);
     }
 
     #[test]

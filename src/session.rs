@@ -144,6 +144,12 @@ impl Session {
         session
     }
 
+    /// The same, but that a host without a verdict is taken as healthy until it fails: one of `LOGICAL_DNS`.
+    pub fn taken_as_healthy(mut self) -> Self {
+        self.failed &= self.known;
+        self
+    }
+
     /// Whether the check fails the host: it has not passed yet, or failed too often since.
     pub fn failed(&self) -> bool {
         self.failed
@@ -311,7 +317,7 @@ impl Session {
 
     fn succeed(&mut self, degraded: bool, check: &HealthCheck) -> Completion {
         let first_check = std::mem::replace(&mut self.first_check, false);
-        self.known = true;
+        let had_verdict = std::mem::replace(&mut self.known, true);
         self.failures = 0;
         let mut transition = Transition::Unchanged;
         let mut events = [None; 3];
@@ -329,7 +335,7 @@ impl Session {
             } else {
                 transition = Transition::ChangePending;
             }
-        } else if first_check {
+        } else if first_check && had_verdict {
             // The verdict is that of the check before this one. Envoy begins anew, so tells of it anew.
             events[0] = Some(EventKind::AddHealthy { first_check });
         }
@@ -356,7 +362,9 @@ impl Session {
 
     fn fail(&mut self, failure: &Failure, check: &HealthCheck) -> Completion {
         let first_check = std::mem::replace(&mut self.first_check, false);
-        self.known = true;
+        // What a changed check fails at first has never passed it: as with Envoy, it is failed at once, and not
+        // ejected.
+        let anew = std::mem::replace(&mut self.known, true) && first_check;
         self.successes = 0;
         let mut transition = Transition::Unchanged;
         let mut events = [None; 3];
@@ -371,13 +379,12 @@ impl Session {
         );
         if !self.failed {
             self.failures = self.failures.saturating_add(1);
-            let at_once = (!network && !failure.retriable) || first_check;
+            let at_once = (!network && !failure.retriable) || anew;
             if at_once || self.failures == check.unhealthy_threshold {
                 self.failed = true;
                 self.failures = 0;
                 transition = Transition::Changed;
-                // What a changed check fails at first has never passed it: as with Envoy, it is not ejected.
-                events[0] = (!first_check).then_some(EventKind::EjectUnhealthy {
+                events[0] = (!anew).then_some(EventKind::EjectUnhealthy {
                     failure_type,
                     http_status_code,
                 });

@@ -182,11 +182,12 @@ impl Clusters {
     ) -> Option<u32> {
         let cluster = &mut self.clusters[id.index()];
         let checked = cluster.config.checks(host);
-        let ignored = checked && cluster.config.ignore_new_hosts_until_first_hc;
+        let failed = checked && !cluster.config.takes_new_as_healthy();
+        let ignored = failed && cluster.config.ignore_new_hosts_until_first_hc;
         let flags = host
             .eds_health
             .flag()
-            .with(HealthFlags::FAILED_ACTIVE_HC, checked)
+            .with(HealthFlags::FAILED_ACTIVE_HC, failed)
             .with(
                 HealthFlags::PENDING_ACTIVE_HC,
                 ignored && cluster.part.initialized,
@@ -239,8 +240,8 @@ impl Clusters {
     }
 
     /// A host that is no longer told goes at once, unless its checks pass: then it stays until they fail.
-    /// The one host of a `LOGICAL_DNS` cluster makes room for the next in any case, as with Envoy. Tells
-    /// whether it went.
+    /// The one host of a `LOGICAL_DNS` cluster makes room for the next in any case, as with Envoy, and what
+    /// the configuration itself names no longer is not in doubt. Tells whether it went.
     pub(super) fn retire(&mut self, now: Instant, id: ClusterId, slot: u32) -> bool {
         let cluster = &self.clusters[id.index()];
         let Some(view) = cluster.part.hosts.get(slot as usize) else {
@@ -248,8 +249,11 @@ impl Clusters {
         };
         let failed = HealthFlags::FAILED_ACTIVE_HC | HealthFlags::FAILED_EDS_HEALTH;
         let passes = cluster.members.session(slot).is_some() && !view.flags.intersects(failed);
-        let alone = matches!(cluster.config.discovery, Discovery::LogicalDns(_));
-        if passes && !alone && !cluster.config.ignore_health_on_host_removal {
+        let at_once = matches!(
+            cluster.config.discovery,
+            Discovery::LogicalDns(_) | Discovery::Static(_)
+        );
+        if passes && !at_once && !cluster.config.ignore_health_on_host_removal {
             let flags = view.flags.with(HealthFlags::PENDING_DYNAMIC_REMOVAL, true);
             self.refresh(now, id, slot, flags, None);
             return false;

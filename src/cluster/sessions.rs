@@ -51,6 +51,9 @@ impl Clusters {
             let mut cx = cluster.context(check, self.limits, &mut random);
             let verdict = follows.map(|(_, _, session)| session).or(all);
             let mut session = Session::new(now, verdict, &mut cx);
+            if cluster.config.takes_new_as_healthy() {
+                session = session.taken_as_healthy();
+            }
             check.stats.healthy.shift(false, !session.failed());
             check.stats.degraded.shift(false, session.degraded());
             cluster.unchecked += 1;

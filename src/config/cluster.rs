@@ -62,7 +62,8 @@ pub enum Discovery {
     Eds(EdsConfig),
     /// `STRICT_DNS`: every address of every name is a host.
     StrictDns(Arc<DnsConfig>),
-    /// `LOGICAL_DNS`: the first address of the one name is the one host.
+    /// `LOGICAL_DNS`: the first address of the one name is the one host. As with Envoy, it counts as healthy until
+    /// its checks fail it, also before the first.
     LogicalDns(Arc<DnsConfig>),
     /// A type whose hosts only a proxy knows, as `ORIGINAL_DST`.
     Other(Arc<str>),
@@ -277,6 +278,12 @@ impl ClusterConfig {
     /// Whether `host` is checked in this cluster.
     pub fn checks(&self, host: &Host) -> bool {
         !self.health_checks.is_empty() && !host.check_disabled
+    }
+
+    /// Whether a new host that is checked counts as healthy until its checks fail it: as with Envoy, the one host of
+    /// `LOGICAL_DNS`.
+    pub fn takes_new_as_healthy(&self) -> bool {
+        matches!(self.discovery, Discovery::LogicalDns(_))
     }
 
     /// Whether the hosts of this cluster can be found by what is built in. To be asked before a cluster is

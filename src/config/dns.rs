@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::endpoint::{self, Entry};
 use super::error::Report;
-use super::{DnsResolverConfig, address, wire};
+use super::{DnsResolverConfig, address, json, wire};
 use crate::host::{Address, Host};
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::cluster::v3::cluster::DnsLookupFamily;
+use crate::proto::envoy::config::core::v3::Metadata;
 use crate::proto::envoy::config::core::v3::address::Address as AnyAddress;
 use crate::proto::envoy::extensions::clusters::common::dns::v3::DnsLookupFamily as NewLookupFamily;
 use crate::proto::envoy::extensions::clusters::dns::v3::DnsCluster;
@@ -250,6 +251,10 @@ fn read_endpoint(entry: Entry<'_>, at: &FieldPath<'_>, report: &mut Report) -> O
     )));
     if let Some(address) = check_address {
         template = template.with_check_address(address);
+    }
+    if template.metadata().is_none() {
+        // Events of hosts found by name have the field always, as with Envoy.
+        template = template.with_metadata(json::metadata(&Metadata::default()));
     }
     Some(DnsEndpoint {
         name,

@@ -765,6 +765,38 @@ fn a_first_success_after_a_healthy_session_is_told_and_changes_nothing() {
 }
 
 #[test]
+fn a_host_taken_as_healthy_needs_the_threshold_of_failures_from_the_first_on() {
+    let taken = |threshold| {
+        let mut driven = Driven::new(check(threshold, 2));
+        driven.session = driven.session.taken_as_healthy();
+        assert!(!driven.session.failed() && !driven.session.known());
+        driven
+    };
+    let timeout = FailureType::NetworkTimeout;
+    let mut silent = taken(2);
+    let first = silent.complete('T');
+    assert_eq!(first.events, [None, Some(failed(timeout, true)), None]);
+    assert!(!silent.session.failed());
+    let second = silent.complete('T');
+    assert_eq!(second.events, [Some(ejected(timeout)), None, None]);
+    assert!(silent.session.failed());
+
+    let at_once = taken(1).complete('T');
+    let both = [Some(ejected(timeout)), Some(failed(timeout, true)), None];
+    assert_eq!(at_once.events, both);
+
+    let mut passing = taken(1);
+    assert_eq!(passing.complete('S').events, [None; 3]);
+    assert!(passing.session.known() && !passing.session.failed());
+
+    // A verdict there was stays what it is.
+    let mut before = Driven::new(check(1, 1));
+    before.complete('T');
+    let after = before.succeeded_by(check(1, 1)).session;
+    assert!(after.taken_as_healthy().failed());
+}
+
+#[test]
 fn a_session_that_has_found_nothing_out_has_no_verdict_to_leave() {
     let mut fresh = Driven::new(check(2, 2));
     fresh.start();

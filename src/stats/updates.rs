@@ -23,6 +23,10 @@ pub struct UpdateStats {
     pub empty: Counter,
     /// `update_no_rebuild`: answers that changed nothing. Of clusters only.
     pub no_rebuild: Counter,
+    /// `assignment_timeout_received`: assignments that are to be given again within a time. Of clusters only.
+    pub assignment_timeout_received: Counter,
+    /// `assignment_stale`: assignments that were not, so their endpoints went. Of clusters only.
+    pub assignment_stale: Counter,
     /// `init_fetch_timeout`: nothing came in time at first.
     pub init_fetch_timeout: Counter,
     /// `update_time`: when the last answer was taken, in milliseconds of the Unix epoch.
@@ -105,6 +109,16 @@ impl UpdateStats {
                     "update_no_rebuild",
                     "cluster_update_no_rebuild",
                     &self.no_rebuild,
+                ),
+                (
+                    "assignment_timeout_received",
+                    "cluster_assignment_timeout_received",
+                    &self.assignment_timeout_received,
+                ),
+                (
+                    "assignment_stale",
+                    "cluster_assignment_stale",
+                    &self.assignment_stale,
                 ),
             ]);
         }

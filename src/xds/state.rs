@@ -62,6 +62,8 @@ enum Deadline {
     /// What was given for a time only has not been given again.
     ClusterExpires(Arc<str>),
     EndpointsExpire(Key),
+    /// An assignment has not been given again in the time that it names itself.
+    EndpointsStale(Key),
 }
 
 /// A cluster, by the last good form and by the last refused one.
@@ -99,6 +101,7 @@ struct Watched {
     /// `initial_fetch_timeout` is not 0, so its end is counted.
     timed: bool,
     expires: Option<Instant>,
+    stale: Option<Instant>,
 }
 
 /// See the module.
@@ -229,6 +232,10 @@ impl State {
                 Deadline::EndpointsExpire(key) => {
                     tracing::warn!(service_name = %key.1, "time to live ended");
                     self.forget_endpoints(&key);
+                }
+                Deadline::EndpointsStale(key) => {
+                    tracing::warn!(service_name = %key.1, "endpoint_stale_after ended");
+                    self.endpoints_stale(&key);
                 }
             }
         }

@@ -47,7 +47,9 @@ async fn scene() -> Engine {
         canary.with_eds_health(EdsHealth::Draining),
         host(SILENT),
         Host::new(six).with_eds_health(EdsHealth::Degraded),
-        Host::new(Address::Pipe("/run/x.sock".into())).with_priority(1),
+        Host::new(Address::Pipe("/run/x.sock".into()))
+            .with_eds_health(EdsHealth::Timeout)
+            .with_priority(1),
     ];
     let mut config = cluster("odd \"name\".x", hosts, &[""]);
     config.alt_stat_name = Some("alt".into());
@@ -121,7 +123,7 @@ async fn text_tells_every_kind_of_host() {
         "odd \"name\".x::127.0.0.1:4::health_flags::/eds_status_draining",
         "odd \"name\".x::127.0.0.1:4::canary::true",
         "odd \"name\".x::[::1]:80::health_flags::/degraded_eds_health",
-        "odd \"name\".x::/run/x.sock::health_flags::healthy",
+        "odd \"name\".x::/run/x.sock::health_flags::/failed_eds_health",
         "odd \"name\".x::/run/x.sock::priority::1",
     ] {
         assert!(body.lines().any(|l| l == line), "{line}\n{body}");
@@ -167,6 +169,8 @@ async fn json_decodes_as_the_message() {
         HealthStatus::Draining,
         HealthStatus::Healthy,
         HealthStatus::Degraded,
+        // As Envoy has it, which keeps of a timeout no more than that.
+        HealthStatus::Unhealthy,
     ];
     for (i, status) in statuses.into_iter().enumerate() {
         assert_eq!(health(i).eds_health_status(), status);

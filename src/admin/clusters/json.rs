@@ -5,7 +5,7 @@ use super::Viewed;
 use crate::admin::json::Layout;
 use crate::config::Thresholds;
 use crate::engine::Origin;
-use crate::host::{Address, HealthFlags, Locality};
+use crate::host::{Address, EdsHealth, HealthFlags, Locality};
 use crate::snapshot::HostView;
 
 /// Counters of connections and requests; all are 0, as in the text.
@@ -152,7 +152,12 @@ fn health(layout: &mut Layout, to: &mut String, view: &HostView) {
     for (name, flag) in before {
         layout.flag_if_set(to, name, view.flags.intersects(flag));
     }
-    layout.string(to, "eds_health_status", view.host.eds_health.name());
+    // As told by the flags, of which a timeout has none of its own.
+    let told = match view.host.eds_health {
+        EdsHealth::Timeout => EdsHealth::Unhealthy,
+        other => other,
+    };
+    layout.string(to, "eds_health_status", told.name());
     for (name, flag) in after {
         layout.flag_if_set(to, name, view.flags.intersects(flag));
     }

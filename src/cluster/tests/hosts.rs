@@ -1,7 +1,7 @@
 //! Hosts that come, change and go.
 
 use super::*;
-use crate::config::{Warnings, text::Document};
+use crate::config::{DnsConfig, LookupFamily, Warnings, text::Document};
 
 #[test]
 fn a_host_that_comes_is_checked_at_once() {
@@ -32,7 +32,10 @@ fn the_host_of_a_logical_cluster_makes_room_for_the_next() {
     world.end_all(&Outcome::SUCCESS);
     world.reset([host(2)]);
     assert_eq!((world.hosts(), world.clusters.sessions()), (1, 1));
-    assert_eq!(world.flags(2), "/failed_active_hc");
+    assert_eq!(
+        (world.checked(), world.flags(2).as_str()),
+        (vec![1, 2], "healthy")
+    );
 }
 
 #[test]
@@ -392,18 +395,49 @@ fn an_address_twice_in_a_static_cluster_is_two_hosts() {
     // Told again, each finds its own.
     world.set(of(&[host(1), host(1), host(2)]));
     assert_eq!((world.hosts(), world.checked()), (3, vec![]));
-    // One of the two goes; it passes, so it is pending.
+    // One of the two goes, at once though it passes, and nothing is asked of the others.
     world.set(of(&[host(1), host(2)]));
-    let pending = world
-        .part()
-        .hosts
-        .iter()
-        .filter(|v| v.flags.intersects(PENDING));
-    assert_eq!(pending.count(), 1);
-    world.pass(INTERVAL);
-    world.end_at(1, 0, &refused());
+    assert_eq!((world.hosts(), world.clusters.sessions()), (2, 2));
+    assert_eq!(world.checked(), NOWHERE);
+}
+
+#[test]
+fn the_host_of_a_logical_name_is_healthy_until_its_checks_fail_it() {
+    let mut world = World::new();
+    let logical = Discovery::LogicalDns(Arc::new(DnsConfig {
+        endpoints: Vec::new(),
+        refresh_rate: INTERVAL,
+        min_refresh_rate: None,
+        failure_refresh_rate: None,
+        respect_ttl: false,
+        jitter: Duration::ZERO,
+        lookup_family: LookupFamily::Auto,
+        resolver: None,
+    }));
+    let config = ClusterConfig::new("c", logical).with_health_check(check(""));
+    world.set(ClusterConfig {
+        ignore_new_hosts_until_first_hc: true,
+        ..config
+    });
+    world.reset([host(1)]);
+    let stats = world.cluster_stats();
+    let healthy = || {
+        let check = stats.check(&"".into());
+        (stats.membership.healthy.value(), check.healthy.value())
+    };
+    assert_eq!((world.flags(1).as_str(), healthy()), ("healthy", (1, 1)));
+    assert!(!world.part().initialized);
+    // Nothing changes with the first success, so nothing is told.
+    world.end_all(&Outcome::SUCCESS);
+    assert_eq!(world.kinds(), []);
+    assert!(world.part().initialized);
     world.round(&refused());
-    assert_eq!(world.hosts(), 2);
+    assert_eq!((world.flags(1).as_str(), healthy()), ("healthy", (1, 1)));
+    world.round(&refused());
+    assert_eq!(
+        (world.flags(1).as_str(), healthy()),
+        ("/failed_active_hc", (0, 0))
+    );
 }
 
 #[test]

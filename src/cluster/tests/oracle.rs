@@ -303,9 +303,10 @@ impl OneCluster {
         self.free.push(slot);
     }
 
-    /// A host that is told no longer: stays while its checks pass.
+    /// A host that is told no longer: stays while its checks pass, if it was told while running.
     fn retire(&mut self, slot: usize) -> bool {
-        let ignore = self.config.ignore_health_on_host_removal;
+        let ignore = self.config.ignore_health_on_host_removal
+            || matches!(self.config.discovery, Discovery::Static(_));
         let Some(host) = &mut self.hosts[slot] else {
             return false;
         };

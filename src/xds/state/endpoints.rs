@@ -74,6 +74,7 @@ impl State {
             None,
             Deadline::EndpointsExpire(key.clone()),
         );
+        self.set_deadline(watched.stale, None, Deadline::EndpointsStale(key.clone()));
         let (source, name) = key.clone();
         self.wants.push_back(Want::NoEndpoints(source, name));
     }
@@ -129,6 +130,7 @@ impl State {
             match taken {
                 Ok(changed) => {
                     self.set_endpoints_expiry(time, &key, item.ttl);
+                    self.set_stale_after(time, &key, &assignment);
                     self.note_taken(&key, time, version, changed, &mut told);
                 }
                 Err(error) => {
@@ -307,14 +309,27 @@ impl State {
         }
     }
 
-    /// The server has no such assignment any more. As with Envoy, the hosts stay until their cluster goes.
+    /// The server has no such assignment any more. As with Envoy, the hosts stay until their cluster goes, and
+    /// the answer counts as one that was taken.
     fn endpoints_removed(&mut self, key: &Key) {
         for cluster in self.watched.get(key).into_iter().flat_map(|w| &w.clusters) {
             if let Some(stats) = self.eds_stats(cluster) {
+                stats.attempt();
+                stats.success.inc();
                 stats.empty.inc();
             }
         }
         self.hosts_unavailable(key);
+    }
+
+    /// The assignment was not given again within its `endpoint_stale_after`: its endpoints go.
+    pub(super) fn endpoints_stale(&mut self, key: &Key) {
+        for cluster in self.watched.get(key).into_iter().flat_map(|w| &w.clusters) {
+            if let Some(stats) = self.eds_stats(cluster) {
+                stats.assignment_stale.inc();
+            }
+        }
+        self.forget_endpoints(key);
     }
 
     /// The time for which endpoints were given has ended: they go.
@@ -322,7 +337,12 @@ impl State {
         let Some(watched) = self.watched.get_mut(key) else {
             return;
         };
-        watched.expires = None;
+        let (expires, stale) = (watched.expires.take(), watched.stale.take());
+        self.set_deadline(expires, None, Deadline::EndpointsExpire(key.clone()));
+        self.set_deadline(stale, None, Deadline::EndpointsStale(key.clone()));
+        let Some(watched) = self.watched.get_mut(key) else {
+            return;
+        };
         let weight = watched.body.take().map_or(0, |body| body.value.len());
         self.kept = self.kept.saturating_sub(weight);
         let Some(hosts) = watched.hosts.replace(Arc::default()) else {
@@ -382,6 +402,29 @@ impl State {
         let after = ttl.and_then(|ttl| time.now.checked_add(ttl));
         let before = std::mem::replace(&mut watched.expires, after);
         self.set_deadline(before, after, Deadline::EndpointsExpire(key.clone()));
+    }
+
+    /// Endpoints that are to be given again within `policy.endpoint_stale_after` wait for that anew.
+    fn set_stale_after(&mut self, time: Time, key: &Key, assignment: &ClusterLoadAssignment) {
+        let policy = assignment.policy.as_ref();
+        let after = policy.and_then(|policy| policy.endpoint_stale_after);
+        let after = after.and_then(|after| Duration::try_from(after).ok());
+        // As with Envoy, less than a millisecond is none.
+        let after = after.filter(|after| *after >= Duration::from_millis(1));
+        let Some(watched) = self.watched.get_mut(key) else {
+            return;
+        };
+        let at = after.and_then(|after| time.now.checked_add(after));
+        let before = std::mem::replace(&mut watched.stale, at);
+        self.set_deadline(before, at, Deadline::EndpointsStale(key.clone()));
+        if after.is_none() {
+            return;
+        }
+        for cluster in self.watched.get(key).into_iter().flat_map(|w| &w.clusters) {
+            if let Some(stats) = self.eds_stats(cluster) {
+                stats.assignment_timeout_received.inc();
+            }
+        }
     }
 
     fn eds_stats(&self, cluster: &Arc<str>) -> Option<Arc<crate::stats::UpdateStats>> {

@@ -435,6 +435,47 @@ fn what_is_given_for_a_time_goes_unless_it_is_given_again() {
 }
 
 #[test]
+fn endpoints_go_stale_unless_they_are_given_again_in_their_time() {
+    let mut state = state();
+    state.clusters(&whole("1", [eds("a", "00", "")])).unwrap();
+    let given = |after: &str| {
+        let mut message: ClusterLoadAssignment = read(&format!(
+            "{{cluster_name: a, policy: {{{after}overprovisioning_factor: 140}}}}"
+        ));
+        let ports = ClusterLoadAssignment::decode(&*assignment("a", &[1, 2]).value).unwrap();
+        message.endpoints = ports.endpoints;
+        whole("1", [body(&message)])
+    };
+    let ads = state.sources.ads().unwrap();
+    let stale = given("endpoint_stale_after: 5s, ");
+    assert_eq!(state.handle_endpoints(time(2), ads, &stale).error, None);
+    assert_eq!(state.poll_all(), "+a a=2 >a");
+    // The same again is word of them, too.
+    assert_eq!(state.handle_endpoints(time(6), ads, &stale).error, None);
+    assert_eq!(state.poll_timeout(), Some(time(11).now));
+    state.handle_timeout(time(10));
+    assert_eq!((state.poll_all().as_str(), state.hosts()), ("", 2));
+    state.handle_timeout(time(11));
+    assert_eq!((state.poll_all().as_str(), state.hosts()), ("a=0", 0));
+    assert_eq!(state.poll_timeout(), None);
+
+    state.handle_endpoints(time(12), ads, &stale);
+    state.handle_endpoints(time(13), ads, &given(""));
+    assert_eq!(state.poll_timeout(), None);
+    assert_eq!((state.poll_all().as_str(), state.hosts()), ("a=2 a=2", 2));
+    let updates = Arc::clone(&state.stats.cluster(&"a".into(), &"a".into()).updates);
+    assert_eq!(updates.assignment_timeout_received.value(), 3);
+    assert_eq!(updates.assignment_stale.value(), 1);
+    state.handle_endpoints(time(14), ads, &stale);
+    state.clusters(&whole("2", [])).unwrap();
+    assert_eq!(
+        state.poll_timeout(),
+        None,
+        "a deadline goes with its cluster"
+    );
+}
+
+#[test]
 fn limits_are_told() {
     let limits = Limits {
         clusters: 2,
