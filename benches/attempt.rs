@@ -39,6 +39,10 @@ fn main() {
     };
     let rounds = args.value("--rounds", if short { 1 } else { 7 });
     let responder = Responder::start();
+    if args.has("--round-trips") {
+        plan.round_trips(responder.port);
+        return;
+    }
     if args.has("--profile") {
         // For profilers and tracers: one of the columns by itself.
         let column = args.value("--profile", String::new());
@@ -190,6 +194,29 @@ impl Plan {
         let (after, attempts) = (envoy.cpu(), envoy.counter("attempt") - done);
         assert_eq!(envoy.counter("failure"), 0, "attempts have failed");
         Some(Row::new(after - before, attempts))
+    }
+
+    /// How long after the questions the engine notices the answers, by its own journal.
+    fn round_trips(&self, port: u16) {
+        let check = fleet::check(self.interval, self.interval);
+        let attempts = usize::try_from(self.attempts()).unwrap();
+        let fleet = Fleet::with(fleet::options().with_journal(attempts), check);
+        fleet.set_hosts(self.hosts, port);
+        fleet.wait_for_successes(self.hosts as u64 * 3);
+        std::thread::sleep(self.window);
+        let mut took = fleet.round_trips(attempts);
+        assert_eq!(fleet.stop(), 0, "attempts have failed");
+        took.sort_unstable();
+        let at = |part: f64| took[(part * (took.len() - 1) as f64) as usize].as_micros();
+        println!(
+            "{} round trips at {:.0}/s, microseconds: p10 {}, p50 {}, p90 {}, p99 {}",
+            took.len(),
+            self.rate(),
+            at(0.1),
+            at(0.5),
+            at(0.9),
+            at(0.99)
+        );
     }
 
     /// An engine that keeps so many sockets for later attempts.

@@ -19,6 +19,7 @@ use crate::registry::{Change, Update};
 use crate::session::IntervalLimits;
 use crate::stats::Stats;
 
+mod alarm;
 mod capacity;
 mod clock;
 mod due;

@@ -136,6 +136,12 @@ impl Fleet {
         }
     }
 
+    /// How long the last attempts took, if the engine notes them.
+    pub(crate) fn round_trips(&self, most: usize) -> Vec<Duration> {
+        let attempts = self.runtime.block_on(self.engine.attempts(most)).unwrap();
+        attempts.iter().filter_map(|attempt| attempt.took).collect()
+    }
+
     /// Ends the engine and waits until its shard is gone. Tells how many attempts failed.
     pub(crate) fn stop(self) -> u64 {
         let Self {

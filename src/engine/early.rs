@@ -3,12 +3,26 @@
 //! To watch a socket costs a fifth of all that an attempt takes. Where hosts are near, most answers are there by
 //! the time the driver has begun a few more attempts: a look finds them, and only sockets without an answer are
 //! watched then. Where looks are mostly in vain, or few attempts begin, sockets are watched at once.
+//!
+//! An answer that was there before the look is noticed by it, and its round trip is taken for longer than it was.
+//! So looks come about when most answers do, which is learned from them: a little sooner after each answer that is
+//! found, much later after each look in vain.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take before it is looked for: less than a tick of the schedule.
-const AFTER: Duration = Duration::from_micros(500);
+/// How long an answer may take at most before it is looked for: less than a tick of the schedule.
+const MOST_AFTER: Duration = Duration::from_micros(500);
+/// And at least: as long as it takes to begin a few attempts.
+const LEAST_AFTER: Duration = Duration::from_micros(20);
+/// How long at first.
+const FIRST_AFTER: Duration = Duration::from_micros(100);
+/// What is taken off this time for each answer that is found, one part of so many; and what is added for a look in
+/// vain. So one look of eight is in vain: those answers come when they come, and are told of by the poller.
+const SOONER: u32 = 64;
+const LATER: u32 = 8;
+/// Looks that are to come within so long are made together, since waking up costs as much as several of them.
+const TOGETHER: Duration = Duration::from_micros(100);
 /// Fewer attempts than these are watched at once: each answer is then told of when it comes.
 const FEW: usize = 4;
 /// What a look that finds an answer is worth, where one in vain costs 1.
@@ -25,14 +39,25 @@ const REST: u32 = 4096;
 pub(super) struct Early {
     /// Their slots, with when they were sent.
     slots: VecDeque<(Instant, usize)>,
+    /// How long after that they are looked at.
+    after: Duration,
     worth: u32,
     rests: u32,
+}
+
+/// A slot that is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) slot: usize,
+    /// It is looked at about when it was to be, so that what comes of it tells when to look.
+    on_time: bool,
 }
 
 impl Early {
     pub(super) fn new() -> Self {
         Self {
             slots: VecDeque::new(),
+            after: FIRST_AFTER,
             worth: FIRST,
             rests: 0,
         }
@@ -56,25 +81,41 @@ impl Early {
     }
 
     /// A slot that is to be looked at now.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<usize> {
-        if self.next()? > now {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Look> {
+        let at = self.next()?;
+        if at > now {
             return None;
         }
-        self.slots.pop_front().map(|(_, slot)| slot)
+        let on_time = now < at + self.after / 2;
+        let (_, slot) = self.slots.pop_front()?;
+        Some(Look { slot, on_time })
+    }
+
+    /// When looks are worth waking up for: for all that are to come within a while, or as many as were sent.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        let (last, _) = self.slots.back()?;
+        Some((self.next()? + self.after.min(TOGETHER)).min(*last + self.after))
     }
 
     /// When a slot is next to be looked at.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.slots.front().map(|(sent, _)| *sent + AFTER)
+    fn next(&self) -> Option<Instant> {
+        self.slots.front().map(|(sent, _)| *sent + self.after)
     }
 
     /// A look found an answer, or did not.
-    pub(super) fn looked(&mut self, found: bool) {
+    pub(super) fn looked(&mut self, look: Look, found: bool) {
         self.worth = if found {
             (self.worth + FOUND).min(MOST)
         } else {
             self.worth.saturating_sub(1)
         };
+        // One that is late and in vain was too soon all the more.
+        let after = match (found, look.on_time) {
+            (true, true) => self.after - self.after / SOONER,
+            (true, false) => return,
+            (false, _) => self.after + self.after / LATER,
+        };
+        self.after = after.clamp(LEAST_AFTER, MOST_AFTER);
     }
 }
 
@@ -82,13 +123,21 @@ impl Early {
 mod tests {
     use super::*;
 
+    fn look(early: &mut Early, found: bool) {
+        let look = Look {
+            slot: 0,
+            on_time: true,
+        };
+        early.looked(look, found);
+    }
+
     #[test]
     fn looks_end_where_they_are_in_vain_and_are_tried_again() {
         let mut early = Early::new();
         assert!(!early.is_worthwhile(1), "one is watched");
         for _ in 0..FIRST {
             assert!(early.is_worthwhile(FEW));
-            early.looked(false);
+            look(&mut early, false);
         }
         for _ in 0..REST {
             assert!(!early.is_worthwhile(FEW));
@@ -97,7 +146,7 @@ mod tests {
         // Two found of five are enough.
         for _ in 0..1000 {
             for found in [false, true, false, true, false] {
-                early.looked(found);
+                look(&mut early, found);
             }
             assert!(early.is_worthwhile(FEW));
         }
@@ -109,8 +158,78 @@ mod tests {
         let now = Instant::now();
         early.push(now, 7);
         assert_eq!(early.pop(now), None);
-        assert_eq!(early.next(), Some(now + AFTER));
-        assert_eq!(early.pop(now + AFTER), Some(7));
-        assert_eq!((early.pop(now + AFTER), early.next()), (None, None));
+        assert_eq!(early.next(), Some(now + FIRST_AFTER));
+        let look = early.pop(now + FIRST_AFTER).unwrap();
+        assert_eq!((look.slot, look.on_time), (7, true));
+        assert_eq!((early.pop(now + FIRST_AFTER), early.next()), (None, None));
+    }
+
+    /// What a look finds of answers that take so many microseconds, one after the other: how long after the
+    /// answers they are noticed, all together, and how many looks were in vain.
+    fn noticed(round_trips: impl Iterator<Item = u64>) -> (Duration, usize) {
+        let (mut early, mut now) = (Early::new(), Instant::now());
+        let (mut late, mut in_vain) = (Duration::ZERO, 0);
+        for (count, micros) in round_trips.enumerate() {
+            early.push(now, count);
+            let at = early.next().unwrap();
+            let look = early.pop(at).unwrap();
+            let answered = now + Duration::from_micros(micros);
+            let found = answered <= at;
+            early.looked(look, found);
+            if count >= 1000 {
+                // One that is not found is watched, and noticed when it comes.
+                late += at.saturating_duration_since(answered);
+                in_vain += usize::from(!found);
+            }
+            now += Duration::from_millis(1);
+        }
+        (late, in_vain)
+    }
+
+    #[test]
+    fn looks_come_soon_after_the_answers() {
+        for micros in [30, 60, 100, 200, 300, 400] {
+            let (late, in_vain) = noticed(std::iter::repeat_n(micros, 2000));
+            assert!(late < 1000 * Duration::from_micros(micros) / 5, "{late:?}");
+            assert!(in_vain < 1000 / 7, "{in_vain}");
+        }
+        // From 50 to 150 microseconds, in no order.
+        let (late, in_vain) = noticed((0..2000).map(|i| 50 + i * 37 % 101));
+        assert!(late < 1000 * Duration::from_micros(75), "{late:?}");
+        assert!(in_vain < 1000 / 7, "{in_vain}");
+    }
+
+    #[test]
+    fn answers_that_take_long_are_not_waited_for() {
+        let (late, in_vain) = noticed(std::iter::repeat_n(5000, 2000));
+        assert_eq!((late, in_vain), (Duration::ZERO, 1000));
+    }
+
+    #[test]
+    fn looks_that_are_close_are_made_together() {
+        let (mut early, now) = (Early::new(), Instant::now());
+        assert_eq!(early.wake(), None);
+        early.push(now, 0);
+        assert_eq!(early.wake(), Some(now + FIRST_AFTER));
+        early.push(now + TOGETHER / 2, 1);
+        let both = now + FIRST_AFTER + TOGETHER / 2;
+        assert_eq!(early.wake(), Some(both));
+        early.push(now + 10 * TOGETHER, 2);
+        assert_eq!(early.wake(), Some(now + FIRST_AFTER + TOGETHER));
+        let at = early.wake().unwrap();
+        let slots: Vec<_> = std::iter::from_fn(|| early.pop(at)).collect();
+        let slots: Vec<_> = slots.into_iter().map(|look| look.slot).collect();
+        assert_eq!(slots, [0, 1]);
+    }
+
+    #[test]
+    fn a_look_that_is_late_does_not_tell_that_answers_come_sooner() {
+        let (mut early, now) = (Early::new(), Instant::now());
+        for slot in 0..1000 {
+            early.push(now, slot);
+            let look = early.pop(now + 10 * FIRST_AFTER).unwrap();
+            early.looked(look, true);
+        }
+        assert_eq!(early.after, FIRST_AFTER);
     }
 }

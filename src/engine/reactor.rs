@@ -14,16 +14,22 @@ use mio::{Events, Poll, Registry, Token};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::alarm::Alarm;
+
 /// Answers taken from the poller at once.
 const EVENTS: usize = 512;
 /// Not a slot: what wakes a thread from outside.
 const UNPARK: Token = Token(usize::MAX);
+/// Nor this: what ends a wait between two milliseconds.
+const ALARM: Token = Token(usize::MAX - 1);
 
 #[derive(Debug)]
 pub(super) struct Reactor {
     poll: Source,
     events: Events,
     registry: Arc<Registry>,
+    /// None where the system has none.
+    alarm: Option<Alarm>,
 }
 
 #[derive(Debug)]
@@ -57,15 +63,31 @@ impl Reactor {
     }
 
     fn new(poll: Source, registry: Registry) -> Self {
+        let alarm = Alarm::new(&registry, ALARM);
+        if let Err(error) = &alarm {
+            tracing::debug!(%error, "waits end with their millisecond");
+        }
         Self {
             poll,
             events: Events::with_capacity(EVENTS),
             registry: Arc::new(registry),
+            alarm: alarm.ok(),
         }
     }
 
     pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// Has a wait that is to come end so soon, to less than a millisecond where the system can. One that was asked
+    /// for before is forgotten.
+    pub(super) fn end_wait_in(&self, after: Duration) {
+        if let Some(alarm) = &self.alarm
+            && !after.is_zero()
+            && let Err(error) = alarm.set(after)
+        {
+            tracing::debug!(%error, "alarm not set");
+        }
     }
 
     /// Waits until a socket is ready, and takes what there is. For a watched poller; never ends for others.
@@ -103,7 +125,7 @@ impl Reactor {
     /// Hands each token that was ready to `f`, once.
     pub(super) fn drain(&mut self, mut f: impl FnMut(usize)) {
         for event in &self.events {
-            if event.token() != UNPARK {
+            if !matches!(event.token(), UNPARK | ALARM) {
                 f(event.token().0);
             }
         }
@@ -128,6 +150,36 @@ impl Wake for Unpark {
     fn wake_by_ref(self: &Arc<Self>) {
         if let Err(error) = self.0.wake() {
             tracing::error!(%error, "shard not woken");
+        }
+    }
+}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_micros(200);
+
+    #[test]
+    fn a_wait_ends_when_it_was_to_and_each_time() {
+        let (mut reactor, _unpark) = Reactor::waited_for().unwrap();
+        for _ in 0..3 {
+            reactor.end_wait_in(LONG);
+            reactor.end_wait_in(SHORT);
+            reactor.wait(Some(LONG)).unwrap();
+            assert!(reactor.events.iter().any(|event| event.token() == ALARM));
+            reactor.drain(|slot| panic!("no slot, but {slot}"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wait_by_the_runtime_ends_too() {
+        let mut reactor = Reactor::watched().unwrap();
+        for _ in 0..3 {
+            reactor.end_wait_in(SHORT);
+            reactor.ready().await.unwrap();
+            reactor.drain(|slot| panic!("no slot, but {slot}"));
         }
     }
 }

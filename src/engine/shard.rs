@@ -233,6 +233,9 @@ impl Shard {
             if self.attempts.len() == 0 && self.to_wait > KEEP_SPARES {
                 self.attempts.close_spares();
             }
+            if deadline.is_some() && deadline == self.early.wake() {
+                self.reactor.end_wait_in(self.to_wait);
+            }
             return Next::Wait(deadline);
         }
         if self.attempts.len() > 0

@@ -36,9 +36,10 @@ impl Shard {
 
     /// Polls attempts that were sent a little earlier.
     pub(super) fn look_for_answers(&mut self, now: Instant) {
-        while let Some(slot) = self.early.pop(now) {
-            self.poll(slot);
-            self.early.looked(!self.attempts.runs(slot));
+        while let Some(look) = self.early.pop(now) {
+            self.poll(look.slot);
+            let found = !self.attempts.runs(look.slot);
+            self.early.looked(look, found);
         }
     }
 
@@ -81,6 +82,10 @@ impl Shard {
             };
             let looks_later = self.early.is_worthwhile(due);
             now = self.start(now.unwrap_or_else(clock::now), session, looks_later);
+            if let Some(now) = now {
+                // Answers to those that began a while ago do not wait for all that begin after them.
+                self.look_for_answers(now);
+            }
         }
     }
 

@@ -89,7 +89,7 @@ impl Shard {
             .filter(|_| self.clusters.has_changed())
             .map(|at| at + PUBLISH_EVERY);
         let timer = self.clusters.poll_timeout();
-        let early = self.early.next();
+        let early = self.early.wake();
         [room, first, publish, timer, early]
             .into_iter()
             .flatten()
