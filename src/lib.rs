@@ -202,6 +202,8 @@ pub mod hds;
 pub mod host;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(any(feature = "admin", feature = "xds"))]
+mod pattern;
 pub mod proto;
 pub mod registry;
 pub mod schedule;

@@ -37,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("sockopt", &[]),
+    ("pattern", &[]),
     ("checker", &["host", "event", "config", "sockopt"]),
     ("feed", &["proto", "host", "event", "stats", "config"]),
     ("registry", &["proto", "host", "config", "checker", "feed"]),
@@ -52,7 +53,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("dns", &["host", "stats", "config", "schedule", "registry"]),
     (
         "xds",
-        &["proto", "validate", "host", "stats", "config", "registry"],
+        &[
+            "proto", "validate", "host", "stats", "config", "pattern", "registry",
+        ],
     ),
     (
         "hds",
@@ -63,8 +66,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "proto", "host", "event", "stats", "config", "session", "snapshot", "cluster", "feed",
-            "engine", "xds", "hds",
+            "proto", "host", "event", "stats", "config", "session", "snapshot", "cluster",
+            "pattern", "feed", "engine", "xds", "hds",
         ],
     ),
     (
@@ -88,6 +91,7 @@ const PURE: &[&str] = &[
     "session",
     "snapshot",
     "cluster",
+    "pattern",
     "dns::state",
     "dns::wait",
     "xds::backoff",

@@ -4,16 +4,13 @@ use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header;
 use axum::http::request::Parts;
-use regex::bytes::{Regex, RegexBuilder};
 
 use super::answer::Refused;
 use super::serve::Terms;
+use crate::pattern::Pattern;
 
 /// How many bytes of a form are read.
 const FORM_BYTES: usize = 4096;
-
-/// How large a compiled filter may be, in bytes; it bounds what looking for it in one name can cost.
-const FILTER_SIZE: usize = 64 * 1024;
 
 /// The parameters of a query. Of one that is given twice the first counts.
 #[derive(Debug, Default, PartialEq)]
@@ -62,7 +59,9 @@ impl Query {
     ///
     /// When it is no regular expression, or one that is too large.
     pub(super) fn filter(&self) -> Result<Filter, Refused> {
-        self.get("filter").map_or(Ok(Filter(None)), Filter::new)
+        self.get("filter").map_or(Ok(Filter(None)), |pattern| {
+            Filter::of(Pattern::anywhere(pattern))
+        })
     }
 
     /// The filter on whole names that `parameter` holds.
@@ -71,54 +70,26 @@ impl Query {
     ///
     /// As of [`Query::filter`].
     pub(super) fn whole(&self, parameter: &str) -> Result<Filter, Refused> {
-        let Some(pattern) = self.get(parameter) else {
-            return Ok(Filter(None));
-        };
-        // By itself first: what is wrong with it is not to be hidden, nor told of what is put around it.
-        Filter::new(pattern)?;
-        Filter::new(&format!(r"\A(?:{pattern})\z"))
-    }
-}
-
-impl Filter {
-    fn new(pattern: &str) -> Result<Self, Refused> {
-        // Without Unicode, classes are ASCII as in RE2, and small.
-        let regex = RegexBuilder::new(pattern)
-            .unicode(false)
-            .size_limit(FILTER_SIZE)
-            .build();
-        match regex {
-            Ok(regex) => Ok(Self(Some(regex))),
-            Err(error) => {
-                let message = format!("Invalid regex: {}\n", cause(&error));
-                Err(Refused::bad_request(message))
-            }
-        }
-    }
-}
-
-/// What is wrong, in one line: syntax errors are drawn on many, and end with it.
-fn cause(error: &regex::Error) -> String {
-    match error {
-        regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-        error => {
-            let text = error.to_string();
-            let last = text.lines().last().unwrap_or_default();
-            last.strip_prefix("error: ").unwrap_or(last).to_owned()
-        }
+        self.get(parameter).map_or(Ok(Filter(None)), |pattern| {
+            Filter::of(Pattern::whole(pattern))
+        })
     }
 }
 
 /// Which names are asked for.
 #[derive(Debug)]
-pub(super) struct Filter(Option<Regex>);
+pub(super) struct Filter(Option<Pattern>);
 
 impl Filter {
+    fn of(pattern: Result<Pattern, String>) -> Result<Self, Refused> {
+        let refused = |cause| Refused::bad_request(format!("Invalid regex: {cause}\n"));
+        Ok(Self(Some(pattern.map_err(refused)?)))
+    }
+
     /// Whether the regular expression is found in `name`; always, if none was given.
     pub(super) fn finds(&self, name: &str) -> bool {
-        self.0
-            .as_ref()
-            .is_none_or(|regex| regex.is_match(name.as_bytes()))
+        let pattern = self.0.as_ref();
+        pattern.is_none_or(|pattern| pattern.is_in(name))
     }
 }
 

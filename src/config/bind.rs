@@ -272,13 +272,14 @@ fn read_option(
 ) -> Option<SocketOption> {
     let level = read_int(message.level, &at.field("level"), report);
     let name = read_int(message.name, &at.field("name"), report);
-    let value: Option<Box<[u8]>> = match message.value.as_ref()? {
+    let value: Box<[u8]> = match message.value.as_ref()? {
         Value::IntValue(value) => {
-            read_int(*value, &at.field("int_value"), report).map(|value| value.to_ne_bytes().into())
+            let value = read_int(*value, &at.field("int_value"), report);
+            value.to_ne_bytes().into()
         }
-        Value::BufValue(value) => Some(value.as_slice().into()),
+        Value::BufValue(value) => value.as_slice().into(),
     };
-    let mut option = SocketOption::new(level?, name?, value?);
+    let mut option = SocketOption::new(level, name, value);
     option.ip_version = match SocketIpVersion::try_from(message.ip_version) {
         Ok(SocketIpVersion::Ipv4) => Some(IpVersion::V4),
         Ok(SocketIpVersion::Ipv6) => Some(IpVersion::V6),
@@ -301,16 +302,17 @@ fn read_option(
     Some(option)
 }
 
-fn read_int(value: i64, at: &FieldPath<'_>, report: &mut Report) -> Option<i32> {
-    i32::try_from(value).map_or_else(
-        |_| {
-            report.fault(
-                at,
-                format!("{value} does not fit into the int of setsockopt"),
-            )
-        },
-        Some,
-    )
+/// An `int` as `setsockopt` takes it. As with Envoy, of a greater number only the low 32 bits count.
+fn read_int(value: i64, at: &FieldPath<'_>, report: &mut Report) -> i32 {
+    #[expect(clippy::cast_possible_truncation, reason = "there is a warning of it")]
+    let cut = value as i32;
+    if i64::from(cut) != value {
+        report.warn(
+            at,
+            format!("does not fit into the int of setsockopt: {cut} is used"),
+        );
+    }
+    cut
 }
 
 #[cfg(test)]
@@ -459,19 +461,28 @@ local_address_selector: {name: x, typed_config: {\"@type\": a/envoy.config.upstr
     }
 
     #[test]
-    fn options_fit_into_an_int() {
-        refused(
-            "socket_options: [{level: 2147483648, name: -2147483649, int_value: 99999999999}, {}]",
-            "socket_options[1].value: is required: set one of int_value, buf_value\n\
-             socket_options[0].level: 2147483648 does not fit into the int of setsockopt\n\
-             socket_options[0].name: -2147483649 does not fit into the int of setsockopt\n\
-             socket_options[0].int_value: 99999999999 does not fit into the int of setsockopt",
+    fn of_an_option_beyond_an_int_the_low_bits_count() {
+        let (config, warnings) = bind(
+            "socket_options: [{level: 2147483648, name: -2147483649, int_value: 99999999999}]",
         );
+        let option = &config.socket_options[0];
+        let value = i32::from_ne_bytes((*option.value).try_into().unwrap());
+        assert_eq!(
+            (option.level, option.name, value),
+            (i32::MIN, i32::MAX, 1_215_752_191)
+        );
+        let told = ["level", "name", "int_value"].map(|name| format!("socket_options[0].{name}"));
+        let told: Vec<_> = told
+            .iter()
+            .zip([option.level, option.name, value])
+            .map(|(path, cut)| {
+                format!("{path}: does not fit into the int of setsockopt: {cut} is used")
+            })
+            .collect();
+        assert_eq!(warnings, told);
         refused(
-            &format!(
-                "{SOURCE}\nextra_source_addresses: [{{address: {{address: \"::1\", port_value: 0}}, socket_options: {{socket_options: [{{level: 3000000000, int_value: 1}}]}}}}]"
-            ),
-            "extra_source_addresses[0].socket_options.socket_options[0].level: 3000000000 does not fit into the int of setsockopt",
+            "socket_options: [{}]",
+            "socket_options[0].value: is required: set one of int_value, buf_value",
         );
     }
 }

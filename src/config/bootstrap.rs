@@ -19,6 +19,8 @@ use crate::proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use crate::proto::envoy::config::core::v3::{ApiConfigSource, Node};
 use crate::validate::FieldPath;
 
+mod agreement;
+
 /// What the process is started with.
 ///
 /// Source: `envoy.config.bootstrap.v3.Bootstrap`. What only a proxy needs, such as listeners, is passed over.
@@ -205,21 +207,7 @@ impl Bootstrap {
             let cluster = cluster.with_default_bind(bind.as_ref());
             Arc::new(cluster.with_default_dns_resolver(dns_resolver.as_ref()))
         });
-        let local = message
-            .cluster_manager
-            .as_ref()
-            .map(|m| m.local_cluster_name.as_str());
-        if let Some(name) = local.filter(|name| !name.is_empty())
-            && !message
-                .static_resources
-                .iter()
-                .flat_map(|resources| &resources.clusters)
-                .any(|cluster| cluster.name == name)
-        {
-            let at = at.field("cluster_manager");
-            let reason = format!("there is no {name:?} in static_resources.clusters");
-            report.fault::<()>(&at.field("local_cluster_name"), reason);
-        }
+        agreement::check(message, at, report);
         let admin = message.admin.as_ref();
         let admin = admin.map(|admin| read_admin(admin, &at.field("admin"), report));
         let limits = message
@@ -396,16 +384,12 @@ stats_config: {stats_matcher: {}}
              static_resources.clusters[1].upstream_bind_config.source_address.address: malformed IP address \"x\"; names are resolved in clusters of type STRICT_DNS and LOGICAL_DNS only",
         );
         refused(
-            "static_resources: {clusters: [{name: a, type: EDS, eds_cluster_config: {eds_config: {self: {}}}}]}",
+            "{node: {id: i, cluster: c}, static_resources: {clusters: [{name: a, type: EDS, eds_cluster_config: {eds_config: {self: {}}}}]}}",
             "static_resources.clusters[0].eds_cluster_config.eds_config.self: the cluster came from no server that could be asked again",
         );
         refused(
             "cluster_manager: {upstream_bind_config: {extra_source_addresses: [{address: {address: \"::1\", port_value: 0}}]}}",
             "cluster_manager.upstream_bind_config.extra_source_addresses: cannot be set without source_address",
-        );
-        refused(
-            "cluster_manager: {local_cluster_name: x}",
-            "cluster_manager.local_cluster_name: there is no \"x\" in static_resources.clusters",
         );
         refused(
             "admin: {address: {envoy_internal_address: {server_listener_name: x}}}",

@@ -22,6 +22,8 @@ use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use crate::proto::envoy::extensions::clusters::dns::v3::DnsCluster;
 use crate::validate::FieldPath;
 
+mod proxying;
+
 /// Limits of one priority, which `/clusters` shows.
 ///
 /// Source: `envoy.config.cluster.v3.CircuitBreakers.Thresholds`. Carried only.
@@ -311,6 +313,7 @@ impl ClusterConfig {
     }
 
     pub(super) fn read(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Option<Self> {
+        proxying::check(message, at, report);
         let health_checks = read_checks(message, at, report);
         let discovery = read_discovery(message, at, report);
         let bind = message.upstream_bind_config.as_ref();

@@ -97,12 +97,13 @@ impl DnsResolverConfig {
             Err(error) => return report.within(&at, error),
         };
         let options = cares.dns_resolver_options.unwrap_or_default();
+        let timeout = cares.query_timeout_seconds.filter(|&seconds| seconds > 0);
         let mut read = Self {
             as_fallback: cares.use_resolvers_as_fallback,
             tcp: options.use_tcp_for_dns_lookups,
             no_search: options.no_default_search_domain,
-            timeout: cares.query_timeout_seconds.map(Duration::from_secs),
-            tries: cares.query_tries,
+            timeout: timeout.map(Duration::from_secs),
+            tries: cares.query_tries.filter(|&tries| tries > 0),
             rotate: cares.rotate_nameservers,
             ..Self::default()
         };
@@ -204,15 +205,13 @@ mod tests {
             rotate: true,
         };
         assert_eq!(resolver(&cares(fields)), Some(wanted));
+        let zeros = "query_timeout_seconds: 0, query_tries: 0, edns0_max_payload_size: 0";
+        assert_eq!(resolver(&cares(zeros)), Some(DnsResolverConfig::default()));
     }
 
     #[test]
     fn faults_have_their_paths() {
         let at = "typed_dns_resolver_config.typed_config";
-        refused(
-            &cares("query_tries: 0"),
-            &format!("{at}.query_tries: value must be greater than or equal to 1, but is 0"),
-        );
         refused(
             &cares("resolvers: [{pipe: {path: /x}}]"),
             &format!("{at}.resolvers[0]: a name server has an IP address"),

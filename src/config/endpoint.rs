@@ -12,12 +12,14 @@ use crate::host::{Address, EdsHealth, Host, Locality};
 use crate::proto::envoy::config::core::v3::{
     Address as AddressMessage, HealthStatus, Locality as LocalityMessage, Metadata, address as any,
 };
+use crate::proto::envoy::config::endpoint::v3::cluster_load_assignment::Policy;
 use crate::proto::envoy::config::endpoint::v3::endpoint::HealthCheckConfig;
 use crate::proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use crate::proto::envoy::config::endpoint::v3::locality_lb_endpoints::LbConfig;
 use crate::proto::envoy::config::endpoint::v3::{
     ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints,
 };
+use crate::proto::envoy::r#type::v3::fractional_percent::DenominatorType;
 use crate::validate::FieldPath;
 
 /// The hosts of an assignment with numeric addresses, in its order. `checked` says whether the cluster has
@@ -186,6 +188,9 @@ pub(super) fn walk(
 ) {
     let mut localities = HashMap::new();
     let mut metadata = Rendered::default();
+    if let Some(policy) = &message.policy {
+        check_drops(policy, &at.field("policy"), report);
+    }
     for (index, group) in message.endpoints.iter().enumerate() {
         let at_group = at.item("endpoints", index);
         let locality = localities
@@ -217,6 +222,29 @@ pub(super) fn walk(
                 metadata: entry.metadata.as_ref().map(|m| metadata.of(m)),
             };
             take(entry, &at_endpoint, report);
+        }
+    }
+}
+
+/// Of no effect on checks, but refused as by Envoy: more than one share of requests that a proxy drops, or more than all.
+fn check_drops(policy: &Policy, at: &FieldPath<'_>, report: &mut Report) {
+    let drops = &policy.drop_overloads;
+    if drops.len() > 1 {
+        let reason = format!("there can be one category only, but are {}", drops.len());
+        report.fault::<()>(&at.field("drop_overloads"), reason);
+        return;
+    }
+    let share = drops.first().and_then(|drop| drop.drop_percentage.as_ref());
+    if let Some(share) = share {
+        let whole = match share.denominator() {
+            DenominatorType::Hundred => 100,
+            DenominatorType::TenThousand => 10_000,
+            DenominatorType::Million => 1_000_000,
+        };
+        if share.numerator > whole {
+            let at = at.item("drop_overloads", 0);
+            let reason = format!("must be at most {whole}, which is all of it");
+            report.fault::<()>(&at.field("drop_percentage").field("numerator"), reason);
         }
     }
 }
@@ -316,6 +344,33 @@ mod tests {
         let host = at_80("");
         let address: std::net::SocketAddr = "127.0.0.1:80".parse().unwrap();
         assert_eq!(host, Host::new(address));
+    }
+
+    #[test]
+    fn a_proxy_drops_one_share_of_requests_and_no_more_than_all() {
+        let drops = |drops: &str| format!("policy: {{drop_overloads: [{drops}]}}");
+        let drop = |numerator: u32, denominator: &str| {
+            format!(
+                "{{category: x, drop_percentage: {{numerator: {numerator}, denominator: {denominator}}}}}"
+            )
+        };
+        for (all, denominator) in [
+            (100, "HUNDRED"),
+            (10_000, "TEN_THOUSAND"),
+            (1_000_000, "MILLION"),
+        ] {
+            assert_eq!(hosts(&drops(&drop(all, denominator))).0, []);
+            refused(
+                &drops(&drop(all + 1, denominator)),
+                &format!(
+                    "policy.drop_overloads[0].drop_percentage.numerator: must be at most {all}, which is all of it"
+                ),
+            );
+        }
+        refused(
+            &drops("{category: a}, {category: b}"),
+            "policy.drop_overloads: there can be one category only, but are 2",
+        );
     }
 
     #[test]

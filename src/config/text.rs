@@ -165,7 +165,7 @@ impl Document {
 
     /// Takes JSON text apart. As with Envoy, a comma may follow the last member, strings may stand
     /// in single quotes, and keys may be bare words; unlike in YAML, all values of a key that is
-    /// given twice count: lists are joined, messages merged.
+    /// given twice count: lists are joined, and what a second message gives replaces what the first gave of it.
     ///
     /// # Errors
     ///

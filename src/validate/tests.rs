@@ -1,6 +1,5 @@
 mod every_rule;
 
-use prost::Message as _;
 use prost_types::Duration;
 
 use super::*;
@@ -441,16 +440,31 @@ fn a_required_oneof_takes_every_member_that_envoy_has() {
 }
 
 #[test]
-fn a_string_matcher_by_an_extension_is_accepted() {
-    // Field 8, `custom`, with its two fields `name` and `typed_config`.
-    let custom = b"\x42\x05\x0a\x01n\x12\x00";
-    accepted(&StringMatcher::decode(&custom[..]).unwrap());
+fn a_string_matcher_has_a_pattern_or_an_extension() {
+    use crate::proto::xds::core::v3::TypedExtensionConfig;
+    let matcher = |match_pattern| StringMatcher {
+        match_pattern,
+        ..StringMatcher::default()
+    };
+    let custom = TypedExtensionConfig {
+        name: "n".into(),
+        typed_config: Some(prost_types::Any::default()),
+    };
+    accepted(&matcher(Some(MatchPattern::Custom(custom))));
+    all_refused(
+        &matcher(Some(MatchPattern::Custom(TypedExtensionConfig::default()))),
+        &[
+            "custom.name: value length must be at least 1 characters",
+            "custom.typed_config: value is required",
+        ],
+    );
     refused(
-        &StringMatcher {
-            match_pattern: Some(MatchPattern::Prefix(String::new())),
-            ..StringMatcher::default()
-        },
+        &matcher(Some(MatchPattern::Prefix(String::new()))),
         "prefix: value length must be at least 1 characters",
+    );
+    refused(
+        &matcher(None),
+        "match_pattern: is required: set one of exact, prefix, suffix, safe_regex, contains, custom",
     );
 }
 

@@ -161,7 +161,10 @@ resources:
         "version_info: e3\nresources: [{{{assignment}, cluster_name: e1, endpoints: [{{locality: {{zone: z1}}}}]}}]\n"
     );
     std::fs::write(path("eds.yaml"), told).unwrap();
-    let text = format!("dynamic_resources: {{cds_config: {}}}", by_file("cds.yaml"));
+    let text = format!(
+        "node: {{id: i, cluster: c}}\ndynamic_resources: {{cds_config: {}}}",
+        by_file("cds.yaml")
+    );
     let bootstrap = Bootstrap::from_yaml(&text, &mut Warnings::default()).unwrap();
     let stats = std::sync::Arc::new(Stats::default());
     let client = Client::new(&bootstrap, Registry::default(), stats).unwrap();

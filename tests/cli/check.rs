@@ -345,7 +345,7 @@ fn endpoints_are_asked_for_where_the_file_says() {
     let host = Host::answering(b"pong");
     let eds = "type: EDS, eds_cluster_config: {eds_config: {path_config_source: {path: eds.json}}}";
     let text = format!(
-        "static_resources: {{clusters: [{{name: c, {eds}, health_checks: [{}]}}]}}",
+        "{{node: {{id: i, cluster: c}}, static_resources: {{clusters: [{{name: c, {eds}, health_checks: [{}]}}]}}}}",
         health_check(FIELDS)
     );
     let endpoints = format!(

@@ -192,7 +192,7 @@ async fn what_cannot_change_while_running_is_told() {
     let eds = "  - {name: e, type: EDS, eds_cluster_config: {eds_config: {path_config_source: {path: gone}}}}\n";
     reload(
         &daemon,
-        &format!("node: {{id: other}}\n{other}{eds}"),
+        &format!("node: {{id: other, cluster: c}}\n{other}{eds}"),
         APPLIED,
     )
     .await;

@@ -167,7 +167,12 @@ fn faults_of_checkers_and_of_event_sinks_stand_side_by_side() {
 #[test]
 fn hosts_that_cannot_be_found_are_a_fault_beside_others() {
     let checks = [check(OFTEN).replace("70696E67", "7g")];
-    let text = bootstrap("", &[], &checks, "type: ORIGINAL_DST");
+    let text = bootstrap(
+        "",
+        &[],
+        &checks,
+        "type: ORIGINAL_DST\n    lb_policy: CLUSTER_PROVIDED",
+    );
     let text = text.replace(
         "    load_assignment:\n      cluster_name: c\n      endpoints:\n      - lb_endpoints:\n",
         "",

@@ -147,6 +147,26 @@ async fn a_cluster_trusts_its_authority_and_the_names_it_asks_for() {
             false,
         ),
         ("{san_type: URI, matcher: {exact: plane.test}}", false),
+        (
+            r"{san_type: DNS, matcher: {safe_regex: {regex: '[a-z]+\.test'}}}",
+            true,
+        ),
+        (
+            "{san_type: DNS, matcher: {safe_regex: {regex: plane}}}",
+            false,
+        ),
+        (
+            "{san_type: DNS, matcher: {safe_regex: {regex: 'x|plane'}}}",
+            false,
+        ),
+        (
+            "{san_type: DNS, matcher: {safe_regex: {regex: 'PLANE.test'}, ignore_case: true}}",
+            false,
+        ),
+        (
+            "{san_type: URI, matcher: {safe_regex: {regex: 'spiffe://[^/]+/(plane|other)'}}}",
+            true,
+        ),
         ("{san_type: IP_ADDRESS, matcher: {exact: 127.0.0.1}}", true),
         ("{san_type: IP_ADDRESS, matcher: {exact: 127.0.0.2}}", false),
     ] {
@@ -231,6 +251,14 @@ async fn what_would_trust_anybody_is_refused() {
         &ca.replace("trusted_ca: {filename: /no/such},", ""),
         "in the cluster \"plane\": transport_socket.typed_config.common_tls_context.validation_context.trusted_ca: \
          value is required: the certificate of a control plane is always verified",
+    );
+    refused(
+        &socket(
+            "/no/such",
+            "match_typed_subject_alt_names: [{san_type: DNS, matcher: {safe_regex: {regex: 'a)|(b'}}}]",
+            "",
+        ),
+        "match_typed_subject_alt_names[0].matcher.safe_regex.regex: is no regular expression: unopened group",
     );
     refused(
         &socket("/no/such", "trust_chain_verification: ACCEPT_UNTRUSTED", ""),

@@ -6,7 +6,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 
-use prost::Message as _;
 use prost_reflect::{
     DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value as Field,
 };
@@ -24,7 +23,8 @@ const MAX_FAULTS: usize = 1000;
 pub(super) enum RepeatedKeys {
     /// YAML: the last value counts.
     LastCounts,
-    /// JSON: each value is read; a field that holds one value keeps the last.
+    /// JSON: each value is read. Lists are joined, the fields of a message that a later value gives take the place of
+    /// earlier ones, and of all else the last value counts.
     AllCount,
 }
 
@@ -100,10 +100,15 @@ impl Reader {
         node: &Node,
         descriptor: &MessageDescriptor,
     ) -> Option<DynamicMessage> {
+        self.message_onto(node, DynamicMessage::new(descriptor.clone()))
+    }
+
+    /// Reads what stands for a message, whose fields replace those of an `earlier` one.
+    fn message_onto(&mut self, node: &Node, earlier: DynamicMessage) -> Option<DynamicMessage> {
         self.depth += 1;
-        let message = match self.well_known(node, descriptor) {
+        let message = match self.well_known(node, &earlier.descriptor()) {
             Some(message) => message,
-            None => self.plain_message(node, descriptor),
+            None => self.plain_onto(node, earlier),
         };
         self.depth -= 1;
         message
@@ -115,17 +120,21 @@ impl Reader {
         node: &Node,
         descriptor: &MessageDescriptor,
     ) -> Option<DynamicMessage> {
+        self.plain_onto(node, DynamicMessage::new(descriptor.clone()))
+    }
+
+    fn plain_onto(&mut self, node: &Node, mut earlier: DynamicMessage) -> Option<DynamicMessage> {
         let Value::Map(entries) = &node.value else {
-            let name = descriptor.full_name();
+            let name = earlier.descriptor();
+            let name = name.full_name();
             let value = &node.value;
             self.fault(format_args!(
                 "{value} is not a mapping: want the fields of {name}"
             ));
             return None;
         };
-        let mut message = DynamicMessage::new(descriptor.clone());
-        self.fields(entries, &mut message, &[]);
-        Some(message)
+        self.fields(entries, &mut earlier, &[]);
+        Some(earlier)
     }
 
     /// Reads fields into `message`, but not the keys in `except`.
@@ -156,7 +165,9 @@ impl Reader {
                     if matches!(entry.node.value, Value::Null) && !is_value(&field) {
                         return;
                     }
-                    if !given.insert(field.number()) {
+                    if given.insert(field.number()) {
+                        message.clear_field(&field);
+                    } else {
                         let what = match field.is_list() || matches!(field.kind(), Kind::Message(_))
                         {
                             true => "both are read",
@@ -243,21 +254,12 @@ impl Reader {
             };
             self.list(node, &field.kind(), &mut items);
             message.set_field(field, Field::List(items));
-        } else if let Some(value) = self.single(node, &field.kind()) {
-            match value {
-                // The other spelling of the field gave a message too: this one is merged into it.
-                Field::Message(value) if message.has_field(field) => {
-                    let bytes = value.encode_to_vec();
-                    let merged = match message.get_field_mut(field).as_message_mut() {
-                        Some(message) => message.merge(bytes.as_slice()),
-                        None => Ok(()),
-                    };
-                    if let Err(error) = merged {
-                        self.fault(error);
-                    }
-                }
-                value => message.set_field(field, value),
+        } else if let Some(earlier) = earlier_message(field, message) {
+            if let Some(value) = self.message_onto(node, earlier) {
+                message.set_field(field, Field::Message(value));
             }
+        } else if let Some(value) = self.single(node, &field.kind()) {
+            message.set_field(field, value);
         }
     }
 
@@ -286,6 +288,7 @@ impl Reader {
         let key_kind = entry_type.map_entry_key_field().kind();
         let value_kind = entry_type.map_entry_value_field().kind();
         self.depth += 1;
+        let mut given = HashSet::new();
         for entry in self.entries(entries) {
             self.within(
                 |path| path::push_key(path, &entry.key),
@@ -295,9 +298,10 @@ impl Reader {
                         return;
                     };
                     let value = reader.single_or_default(&entry.node, &value_kind);
-                    let map = message.get_field_mut(field).as_map_mut();
-                    if map.is_some_and(|map| map.insert(key, value).is_some()) {
+                    if !given.insert(key.clone()) {
                         reader.fault("the key is given more than once");
+                    } else if let Some(map) = message.get_field_mut(field).as_map_mut() {
+                        map.insert(key, value);
                     }
                 },
             );
@@ -313,6 +317,12 @@ impl Reader {
         };
         value.unwrap_or_else(|| kind.default_value())
     }
+}
+
+/// What the same mapping gave for `field` before, under this name or its other spelling.
+fn earlier_message(field: &FieldDescriptor, message: &DynamicMessage) -> Option<DynamicMessage> {
+    let given = matches!(field.kind(), Kind::Message(_)) && message.has_field(field);
+    given.then(|| message.get_field(field).as_message().cloned())?
 }
 
 /// Whether null is a value of the field instead of leaving it unset.

@@ -91,7 +91,7 @@ fn yaml_integer(text: &str) -> Option<i64> {
     }
 }
 
-fn is_c_space(c: char) -> bool {
+pub(super) fn is_c_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
 }
 

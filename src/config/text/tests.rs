@@ -6,6 +6,7 @@ use prost_reflect::ReflectMessage as _;
 use prost_types::value::Kind;
 
 use super::*;
+use crate::proto::envoy::config::bootstrap::v3::Bootstrap;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::core::v3::health_check::{
     CustomHealthCheck, HttpHealthCheck, Payload, payload,
@@ -223,7 +224,7 @@ fn bytes_are_base64_of_either_alphabet() {
 #[test]
 fn enums_are_names_in_any_case_or_numbers() {
     let read = |text: &str| sound::<HttpHealthCheck>(&format!("method: {text}")).method;
-    for text in ["HEAD", "head", "Head", "2", "\"2\"", "0x2"] {
+    for text in ["HEAD", "head", "Head", "2", "\"2\"", "\" +2\\t\"", "0x2"] {
         assert_eq!(read(text), 2, "{text}");
     }
     assert_eq!(read("-1"), -1);
@@ -460,6 +461,57 @@ fn a_repeated_key_is_read_each_time_in_json() {
         .read::<CustomHealthCheck>();
     let expected = Fault::new("typed_config", "\"@type\" is given more than once");
     assert_eq!(read.faults, [expected]);
+}
+
+#[test]
+fn fields_of_a_message_given_again_replace_earlier_ones() {
+    let node = |first: &str, second: &str| {
+        let text = format!("{{\"node\": {{{first}}}, \"node\": {{\"id\": \"a\", {second}}}}}");
+        let read = Document::from_json(&text).unwrap().read::<Bootstrap>();
+        assert_eq!(read.faults, [], "{text}");
+        read.message.node.unwrap()
+    };
+    for (first, second, features) in [
+        (
+            r#""client_features": ["a"]"#,
+            r#""client_features": ["b"]"#,
+            "b",
+        ),
+        (r#""client_features": ["a"]"#, r#""clientFeatures": []"#, ""),
+        (
+            r#""client_features": ["a"]"#,
+            r#""client_features": null"#,
+            "a",
+        ),
+        (
+            r#""client_features": ["a"]"#,
+            r#""client_features": ["b"], "clientFeatures": ["c"]"#,
+            "b c",
+        ),
+    ] {
+        let node = node(first, second);
+        assert_eq!(node.client_features.join(" "), features, "{first} {second}");
+        assert_eq!(node.id, "a");
+    }
+    let metadata = node(r#""metadata": {"a": 1}"#, r#""metadata": {"b": 1}"#).metadata;
+    assert_eq!(
+        metadata.unwrap().fields.into_keys().collect::<Vec<_>>(),
+        ["b"]
+    );
+
+    let cluster = |text: &str| {
+        let read = Document::from_json(text).unwrap().read::<Cluster>();
+        assert_eq!(read.faults, [], "{text}");
+        read.message
+    };
+    for (first, second, seconds) in [("\"5s\"", "\"0s\"", 0), ("\"0s\"", "{\"seconds\": 5}", 5)] {
+        let text = format!("{{\"connect_timeout\": {first}, \"connectTimeout\": {second}}}");
+        assert_eq!(cluster(&text).connect_timeout.unwrap().seconds, seconds);
+    }
+    let text = r#"{"metadata": {"filter_metadata": {"x": {"a": 1}, "y": {}}, "filterMetadata": {"x": {"b": 1}}}}"#;
+    let filters = cluster(text).metadata.unwrap().filter_metadata;
+    let keys = |name: &str| filters[name].fields.keys().cloned().collect::<Vec<_>>();
+    assert_eq!((keys("x"), keys("y")), (vec!["b".to_owned()], vec![]));
 }
 
 #[test]

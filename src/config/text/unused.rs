@@ -78,7 +78,6 @@ const UNUSED: &[(&str, &[&str])] = &[
             "filters",
             "lb_subset_config",
             "least_request_lb_config",
-            "load_balancing_policy",
             "lrs_report_endpoint_metrics",
             "lrs_server",
             "maglev_lb_config",
@@ -254,7 +253,6 @@ const UNUSED: &[(&str, &[&str])] = &[
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions.AutoHttpConfig",
         &["alternate_protocols_cache_options"],
     ),
-    ("envoy.type.matcher.v3.StringMatcher", &["custom"]),
 ];
 
 #[cfg(test)]

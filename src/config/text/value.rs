@@ -49,7 +49,8 @@ impl Reader {
                         .find(|value| value.name().eq_ignore_ascii_case(name))
                 })
                 .map(|value| value.number())
-                .or_else(|| name.parse().ok()),
+                // A number as text, which may have blanks around it.
+                .or_else(|| name.trim_matches(scalar::is_c_space).parse().ok()),
             _ => None,
         };
         if number.is_none() {

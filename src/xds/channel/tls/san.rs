@@ -4,19 +4,30 @@ use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::server::ParsedCertificate;
 
-use crate::config::ConfigError;
+use crate::config::{At, ConfigError};
+use crate::pattern;
 use crate::proto::envoy::extensions::transport_sockets::tls::v3::SubjectAltNameMatcher;
 use crate::proto::envoy::extensions::transport_sockets::tls::v3::subject_alt_name_matcher::SanType;
 use crate::proto::envoy::r#type::matcher::v3::StringMatcher;
 use crate::proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 
 /// Says which names will do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct SanMatcher {
     /// None for any kind of name.
     kind: Option<SanType>,
-    pattern: MatchPattern,
+    pattern: Pattern,
     ignore_case: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Pattern {
+    Exact(String),
+    Prefix(String),
+    Suffix(String),
+    Contains(String),
+    /// It fits whole names, whatever `ignore_case` says.
+    Regex(pattern::Pattern),
 }
 
 impl SanMatcher {
@@ -33,7 +44,7 @@ impl SanMatcher {
             return Err(ConfigError::new("matcher", "value is required"));
         };
         let read = Self::read(matcher, Some(kind)).map_err(|error| error.at("matcher"))?;
-        let exact = matches!(read.pattern, MatchPattern::Exact(_));
+        let exact = matches!(read.pattern, Pattern::Exact(_));
         if kind == SanType::IpAddress && !exact {
             let reason = "an address can be matched by exact only";
             return Err(ConfigError::new("matcher", reason));
@@ -46,18 +57,28 @@ impl SanMatcher {
     }
 
     fn read(message: &StringMatcher, kind: Option<SanType>) -> Result<Self, ConfigError> {
-        match &message.match_pattern {
-            None => Err(ConfigError::new("match_pattern", "value is required")),
-            Some(MatchPattern::SafeRegex(_)) => {
+        let pattern = match &message.match_pattern {
+            None => return Err(ConfigError::new("match_pattern", "value is required")),
+            Some(MatchPattern::Custom(_)) => {
                 let reason = "is not supported for a control plane";
-                Err(ConfigError::new("safe_regex", reason))
+                return Err(ConfigError::new("custom", reason));
             }
-            Some(pattern) => Ok(Self {
-                kind,
-                pattern: pattern.clone(),
-                ignore_case: message.ignore_case,
-            }),
-        }
+            Some(MatchPattern::Exact(text)) => Pattern::Exact(text.clone()),
+            Some(MatchPattern::Prefix(text)) => Pattern::Prefix(text.clone()),
+            Some(MatchPattern::Suffix(text)) => Pattern::Suffix(text.clone()),
+            Some(MatchPattern::Contains(text)) => Pattern::Contains(text.clone()),
+            Some(MatchPattern::SafeRegex(matcher)) => {
+                let regex = pattern::Pattern::whole(&matcher.regex).map_err(|cause| {
+                    ConfigError::new("regex", format!("is no regular expression: {cause}"))
+                });
+                Pattern::Regex(regex.at("safe_regex")?)
+            }
+        };
+        Ok(Self {
+            kind,
+            pattern,
+            ignore_case: message.ignore_case,
+        })
     }
 
     fn takes(&self, kind: SanType) -> bool {
@@ -69,20 +90,19 @@ impl SanMatcher {
             true => text.to_ascii_lowercase(),
             false => text.to_owned(),
         };
-        let name = fold(name);
         match &self.pattern {
-            MatchPattern::Exact(pattern) => name == fold(pattern),
-            MatchPattern::Prefix(pattern) => name.starts_with(&fold(pattern)),
-            MatchPattern::Suffix(pattern) => name.ends_with(&fold(pattern)),
-            MatchPattern::Contains(pattern) => name.contains(&fold(pattern)),
-            MatchPattern::SafeRegex(_) => false,
+            Pattern::Exact(pattern) => fold(name) == fold(pattern),
+            Pattern::Prefix(pattern) => fold(name).starts_with(&fold(pattern)),
+            Pattern::Suffix(pattern) => fold(name).ends_with(&fold(pattern)),
+            Pattern::Contains(pattern) => fold(name).contains(&fold(pattern)),
+            Pattern::Regex(regex) => regex.is_in(name),
         }
     }
 
     /// Whether the certificate is one for the server that an exact pattern names, be that by a wildcard or as
     /// an address.
     fn is_server(&self, certificate: &ParsedCertificate<'_>) -> bool {
-        let MatchPattern::Exact(name) = &self.pattern else {
+        let Pattern::Exact(name) = &self.pattern else {
             return false;
         };
         let Ok(server) = ServerName::try_from(name.as_str()) else {
