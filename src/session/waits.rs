@@ -35,8 +35,8 @@ impl IntervalKind {
             Self::Unhealthy => "the host is failed and the cluster has traffic",
             Self::UnhealthyEdge => "a failure, but fewer in a row than unhealthy_threshold",
             Self::HealthyEdge => "a success, but fewer in a row than healthy_threshold",
-            Self::NoTraffic => "the cluster has had no traffic",
-            Self::NoTrafficHealthy => "the host passes and the cluster has had no traffic",
+            Self::NoTraffic => "no traffic yet when the wait began, or the first round ran",
+            Self::NoTrafficHealthy => "the host passes; no traffic yet when the wait began, or the first round ran",
         }
     }
 

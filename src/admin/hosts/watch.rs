@@ -4,7 +4,7 @@
 //! only leaves that are not shared are looked into, so it costs what changed. What changes back in between is
 //! not told; a slow client gets fewer and larger steps, and nothing is kept for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,9 +35,10 @@ pub(super) async fn watch(
     loop {
         let mut clusters = engine.clusters();
         clusters.retain(&wanted);
+        let here: BTreeSet<_> = clusters.iter().map(Cluster::key).collect();
         let gone: Vec<_> = known
             .keys()
-            .filter(|key| !clusters.iter().any(|cluster| cluster.key() == *key))
+            .filter(|key| !here.contains(key))
             .cloned()
             .collect();
         for key in gone {
