@@ -23,6 +23,8 @@ mod load;
 mod log;
 mod memory;
 mod notify;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod run;
 mod status;
 mod table;

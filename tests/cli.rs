@@ -35,6 +35,9 @@ mod live;
 mod log;
 #[path = "cli/manners.rs"]
 mod manners;
+#[cfg(feature = "otlp")]
+#[path = "cli/otlp.rs"]
+mod otlp;
 #[path = "cli/output.rs"]
 mod output;
 #[path = "common/prometheus.rs"]

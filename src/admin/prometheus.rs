@@ -99,7 +99,7 @@ impl Families {
             // As with Envoy, words are not scraped.
             Value::Text(_) => return,
         };
-        let name = metric_name(&sample.family);
+        let name = sample.metric_name();
         let to = match self.0.entry((group, sample.family)) {
             Entry::Occupied(family) => family.into_mut(),
             Entry::Vacant(place) => place.insert(heading(&name, group)),
@@ -153,19 +153,6 @@ fn write_histogram(to: &mut String, name: &str, labels: &str, view: &HistogramVi
     let (millis, micros) = (view.sum_micros / 1000, view.sum_micros % 1000);
     let _ = writeln!(to, "{name}_sum{{{labels}}} {millis}.{micros:03}");
     let _ = writeln!(to, "{name}_count{{{labels}}} {below}");
-}
-
-fn metric_name(family: &str) -> String {
-    let prefix = if family.starts_with(OWN) {
-        ""
-    } else {
-        "envoy_"
-    };
-    let mut name = String::with_capacity(prefix.len() + family.len());
-    name.push_str(prefix);
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.extend(family.chars().map(|c| if allowed(c) { c } else { '_' }));
-    name
 }
 
 fn labels(labels: &[(&'static str, Arc<str>)]) -> String {

@@ -15,10 +15,17 @@ pub(super) use check::{CheckArgs, CheckFormat};
 pub(super) use status::{ExplainArgs, StatusArgs, StatusFormat};
 
 /// What this build has beside the core.
-const FEATURES: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    "\nfeatures: admin cli dns hds xds"
-);
+const FEATURES: &str = if cfg!(feature = "otlp") {
+    concat!(
+        env!("CARGO_PKG_VERSION"),
+        "\nfeatures: admin cli dns hds otlp xds"
+    )
+} else {
+    concat!(
+        env!("CARGO_PKG_VERSION"),
+        "\nfeatures: admin cli dns hds xds"
+    )
+};
 
 /// Active health checking with Envoy's configuration.
 #[derive(Debug, Parser)]
@@ -118,8 +125,22 @@ pub(super) struct RunArgs {
     /// Sockets kept for later attempts after a success, in place of a new one for each; Linux only
     #[arg(long, value_name = "N", default_value = "0")]
     pub(super) spare_sockets: u16,
+    #[cfg(feature = "otlp")]
+    #[command(flatten)]
+    pub(super) otlp: OtlpArgs,
     #[command(flatten)]
     pub(super) log: LogArgs,
+}
+
+#[cfg(feature = "otlp")]
+#[derive(Debug, Args)]
+pub(super) struct OtlpArgs {
+    /// Push stats to this OpenTelemetry collector by gRPC, as http://127.0.0.1:4317
+    #[arg(long, value_name = "URL", value_parser = super::otlp::endpoint)]
+    pub(super) otlp: Option<tonic::transport::Endpoint>,
+    /// How often they are pushed
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time::parse_interval)]
+    pub(super) otlp_every: Duration,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,8 @@ use super::control::Controls;
 use super::daemon::{Daemon, Reloaded};
 use super::load::{self, Loaded, Source};
 use super::notify::Notify;
+#[cfg(feature = "otlp")]
+use super::otlp;
 use super::{LOCAL, RunArgs, TrafficArg, USAGE, clock, complain, log, memory};
 use crate::admin::Control;
 use crate::config::{ConfigError, Warnings};
@@ -109,10 +111,14 @@ async fn serve(
     let mut signals = Signals::new()?;
     let notify = Notify::from_env();
     let control = Arc::clone(&controls) as Arc<dyn Control>;
+    #[cfg(feature = "otlp")]
+    let node = loaded.bootstrap.node.clone();
     let mut daemon = Daemon::start(loaded, options(args), stats, control).await?;
     memory::give_back();
     notify.ready();
     let engine = daemon.engine().clone();
+    #[cfg(feature = "otlp")]
+    let pushing = otlp::Pushing::start(&args.otlp, &engine, node);
     loop {
         let told = tokio::select! {
             told = signals.next() => told,
@@ -134,6 +140,8 @@ async fn serve(
     }
     tracing::info!("stopping");
     notify.stopping();
+    #[cfg(feature = "otlp")]
+    pushing.stop().await;
     daemon.stop().await
 }
 

@@ -36,7 +36,9 @@ impl IntervalKind {
             Self::UnhealthyEdge => "a failure, but fewer in a row than unhealthy_threshold",
             Self::HealthyEdge => "a success, but fewer in a row than healthy_threshold",
             Self::NoTraffic => "no traffic yet when the wait began, or the first round ran",
-            Self::NoTrafficHealthy => "the host passes; no traffic yet when the wait began, or the first round ran",
+            Self::NoTrafficHealthy => {
+                "the host passes; no traffic yet when the wait began, or the first round ran"
+            }
         }
     }
 

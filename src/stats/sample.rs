@@ -172,6 +172,25 @@ impl Sample {
         Self::plain(name, text)
     }
 
+    /// As in `/stats/prometheus`: the family, after `envoy_` unless it begins with `xds_health_`, and with `_` for what
+    /// may not be in such a name.
+    pub fn metric_name(&self) -> String {
+        let prefix = if self.family.starts_with("xds_health_") {
+            ""
+        } else {
+            "envoy_"
+        };
+        let mut name = String::with_capacity(prefix.len() + self.family.len());
+        name.push_str(prefix);
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        name.extend(
+            self.family
+                .chars()
+                .map(|c| if allowed(c) { c } else { '_' }),
+        );
+        name
+    }
+
     /// The same stat under `family` with `labels` for Prometheus.
     pub fn with_labels(mut self, family: impl Into<Cow<'static, str>>, labels: Labels) -> Self {
         self.family = family.into();
