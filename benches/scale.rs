@@ -45,6 +45,14 @@ fn main() -> ExitCode {
     if args.has("--silent") {
         return silent(&args);
     }
+    if args.has("--cost") {
+        // Each step ten times the one before.
+        let least = args.value("--least", if args.short() { 50 } else { 1_000 });
+        let steps = if args.short() { 3 } else { 4 };
+        let counts: Vec<_> = (0..steps).map(|step| least * 10_usize.pow(step)).collect();
+        costs(&counts, &args, Responder::start().port);
+        return ExitCode::SUCCESS;
+    }
     if args.has("--publish") {
         publish(&args);
         return ExitCode::SUCCESS;
@@ -153,7 +161,7 @@ fn costs(counts: &[usize], args: &Args, port: u16) {
     let rate = args.value("--rate", if args.short() { 2_000.0 } else { 20_000.0 });
     let window = args.value("--cost-window-s", if args.short() { 1 } else { 5 }) * SECOND;
     let rounds = args.value("--rounds", if args.short() { 1 } else { 3 });
-    println!("\nCPU microseconds of an attempt at {rate} attempts a second");
+    println!("\nCPU microseconds of an attempt at {rate} attempts a second, median of {rounds}");
     let mut all = vec![Vec::new(); counts.len()];
     for _ in 0..rounds {
         for (hosts, all) in counts.iter().zip(&mut all) {
