@@ -45,14 +45,6 @@ pub(super) struct Early {
     rests: u32,
 }
 
-/// A slot that is to be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) slot: usize,
-    /// It is looked at about when it was to be, so that what comes of it tells when to look.
-    on_time: bool,
-}
-
 impl Early {
     pub(super) fn new() -> Self {
         Self {
@@ -81,14 +73,11 @@ impl Early {
     }
 
     /// A slot that is to be looked at now.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Look> {
-        let at = self.next()?;
-        if at > now {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<usize> {
+        if self.next()? > now {
             return None;
         }
-        let on_time = now < at + self.after / 2;
-        let (_, slot) = self.slots.pop_front()?;
-        Some(Look { slot, on_time })
+        self.slots.pop_front().map(|(_, slot)| slot)
     }
 
     /// When looks are worth waking up for: for all that are to come within a while, or as many as were sent.
@@ -103,17 +92,17 @@ impl Early {
     }
 
     /// A look found an answer, or did not.
-    pub(super) fn looked(&mut self, look: Look, found: bool) {
+    pub(super) fn looked(&mut self, found: bool) {
         self.worth = if found {
             (self.worth + FOUND).min(MOST)
         } else {
             self.worth.saturating_sub(1)
         };
-        // One that is late and in vain was too soon all the more.
-        let after = match (found, look.on_time) {
-            (true, true) => self.after - self.after / SOONER,
-            (true, false) => return,
-            (false, _) => self.after + self.after / LATER,
+        // It counts what looks came to, whether they came on time or not: that bounds what they cost.
+        let after = if found {
+            self.after - self.after / SOONER
+        } else {
+            self.after + self.after / LATER
         };
         self.after = after.clamp(LEAST_AFTER, MOST_AFTER);
     }
@@ -123,21 +112,13 @@ impl Early {
 mod tests {
     use super::*;
 
-    fn look(early: &mut Early, found: bool) {
-        let look = Look {
-            slot: 0,
-            on_time: true,
-        };
-        early.looked(look, found);
-    }
-
     #[test]
     fn looks_end_where_they_are_in_vain_and_are_tried_again() {
         let mut early = Early::new();
         assert!(!early.is_worthwhile(1), "one is watched");
         for _ in 0..FIRST {
             assert!(early.is_worthwhile(FEW));
-            look(&mut early, false);
+            early.looked(false);
         }
         for _ in 0..REST {
             assert!(!early.is_worthwhile(FEW));
@@ -146,7 +127,7 @@ mod tests {
         // Two found of five are enough.
         for _ in 0..1000 {
             for found in [false, true, false, true, false] {
-                look(&mut early, found);
+                early.looked(found);
             }
             assert!(early.is_worthwhile(FEW));
         }
@@ -159,23 +140,23 @@ mod tests {
         early.push(now, 7);
         assert_eq!(early.pop(now), None);
         assert_eq!(early.next(), Some(now + FIRST_AFTER));
-        let look = early.pop(now + FIRST_AFTER).unwrap();
-        assert_eq!((look.slot, look.on_time), (7, true));
+        assert_eq!(early.pop(now + FIRST_AFTER), Some(7));
         assert_eq!((early.pop(now + FIRST_AFTER), early.next()), (None, None));
     }
 
     /// What a look finds of answers that take so many microseconds, one after the other: how long after the
-    /// answers they are noticed, all together, and how many looks were in vain.
-    fn noticed(round_trips: impl Iterator<Item = u64>) -> (Duration, usize) {
+    /// answers they are noticed, all together, and how many looks were in vain. Looks come so much later than they were
+    /// to.
+    fn noticed(round_trips: impl Iterator<Item = u64>, later: Duration) -> (Duration, usize) {
         let (mut early, mut now) = (Early::new(), Instant::now());
         let (mut late, mut in_vain) = (Duration::ZERO, 0);
         for (count, micros) in round_trips.enumerate() {
             early.push(now, count);
-            let at = early.next().unwrap();
-            let look = early.pop(at).unwrap();
+            let at = early.next().unwrap() + later;
+            assert_eq!(early.pop(at), Some(count));
             let answered = now + Duration::from_micros(micros);
             let found = answered <= at;
-            early.looked(look, found);
+            early.looked(found);
             if count >= 1000 {
                 // One that is not found is watched, and noticed when it comes.
                 late += at.saturating_duration_since(answered);
@@ -189,19 +170,27 @@ mod tests {
     #[test]
     fn looks_come_soon_after_the_answers() {
         for micros in [30, 60, 100, 200, 300, 400] {
-            let (late, in_vain) = noticed(std::iter::repeat_n(micros, 2000));
+            let (late, in_vain) = noticed(std::iter::repeat_n(micros, 2000), Duration::ZERO);
             assert!(late < 1000 * Duration::from_micros(micros) / 5, "{late:?}");
             assert!(in_vain < 1000 / 7, "{in_vain}");
         }
         // From 50 to 150 microseconds, in no order.
-        let (late, in_vain) = noticed((0..2000).map(|i| 50 + i * 37 % 101));
+        let (late, in_vain) = noticed((0..2000).map(|i| 50 + i * 37 % 101), Duration::ZERO);
         assert!(late < 1000 * Duration::from_micros(75), "{late:?}");
         assert!(in_vain < 1000 / 7, "{in_vain}");
     }
 
     #[test]
+    fn looks_that_come_late_are_asked_for_sooner() {
+        let later = Duration::from_micros(80);
+        let (late, in_vain) = noticed(std::iter::repeat_n(200, 2000), later);
+        assert!(late < 1000 * Duration::from_micros(40), "{late:?}");
+        assert!(in_vain < 1000 / 7, "{in_vain}");
+    }
+
+    #[test]
     fn answers_that_take_long_are_not_waited_for() {
-        let (late, in_vain) = noticed(std::iter::repeat_n(5000, 2000));
+        let (late, in_vain) = noticed(std::iter::repeat_n(5000, 2000), Duration::ZERO);
         assert_eq!((late, in_vain), (Duration::ZERO, 1000));
     }
 
@@ -218,18 +207,6 @@ mod tests {
         assert_eq!(early.wake(), Some(now + FIRST_AFTER + TOGETHER));
         let at = early.wake().unwrap();
         let slots: Vec<_> = std::iter::from_fn(|| early.pop(at)).collect();
-        let slots: Vec<_> = slots.into_iter().map(|look| look.slot).collect();
         assert_eq!(slots, [0, 1]);
-    }
-
-    #[test]
-    fn a_look_that_is_late_does_not_tell_that_answers_come_sooner() {
-        let (mut early, now) = (Early::new(), Instant::now());
-        for slot in 0..1000 {
-            early.push(now, slot);
-            let look = early.pop(now + 10 * FIRST_AFTER).unwrap();
-            early.looked(look, true);
-        }
-        assert_eq!(early.after, FIRST_AFTER);
     }
 }
