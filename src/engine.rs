@@ -217,7 +217,6 @@ impl Engine {
         entry.end();
         if let Some(manager) = entry.manager() {
             manager.cluster_removed.inc();
-            manager.active_clusters.dec();
         }
         let update = || cluster::Update::RemoveCluster(Arc::clone(&entry.key));
         change(room, &entry, update);
@@ -301,7 +300,6 @@ impl Engine {
         ));
         if let Some(manager) = entry.manager() {
             manager.cluster_added.inc();
-            manager.active_clusters.inc();
         }
         clusters.insert(Arc::clone(&entry.key), Arc::clone(&entry));
         (entry, live)

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Events, SECOND, Scripted, Step, check, cluster, host, hosts, run, until};
+use common::{
+    Events, SECOND, Scripted, Step, check, cluster, host, hosts, run, run_as, until,
+    until_initialized,
+};
 use xds_health::checker::{Attempt, AttemptIo, Checker, HostChecker, Target};
 use xds_health::config::{ClusterConfig, Discovery};
 use xds_health::engine::{Ended, Engine, Options, Origin};
@@ -204,6 +207,41 @@ async fn hosts_are_spread_over_shards_and_seen_as_one_cluster() {
     assert_eq!(ports, (1..=100).collect::<Vec<u16>>());
     assert_eq!(stat(&engine, "cluster.c.membership_healthy"), 100);
     assert_eq!(stat(&engine, "cluster_manager.warming_clusters"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_comes_while_running_is_active_once_it_is_warm() {
+    let engine = engine(Options::default().with_shards(2));
+    let counts = || {
+        let of = |name: &str| stat(&engine, &format!("cluster_manager.{name}_clusters"));
+        (of("active"), of("warming"))
+    };
+    let checker = Scripted::default();
+    checker.script(1, [Step::Silent]);
+    let config = |name: &str| cluster(name, check(), hosts([1, 2]));
+    let events = Events::default();
+    run(&engine, config("there"), checker.clone(), &events).await;
+    assert_eq!(counts(), (1, 0));
+    let comes = || {
+        run_as(
+            &engine,
+            config("comes"),
+            checker.clone(),
+            &events,
+            Origin::Dynamic,
+        )
+    };
+    let came = comes().await;
+    assert_eq!(counts(), (1, 1));
+    until_initialized(&came).await;
+    assert_eq!(counts(), (2, 0));
+    engine.remove_cluster("comes").await.unwrap();
+    assert_eq!(counts(), (1, 0));
+    // One that goes before it is warm was never active.
+    comes().await;
+    engine.remove_cluster("comes").await.unwrap();
+    tokio::time::sleep(SECOND * 5).await;
+    assert_eq!(counts(), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{AcqRel, Acquire, Release},
 };
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ use super::told::key_tag;
 use crate::config::ClusterConfig;
 use crate::feed::Broadcast;
 use crate::snapshot::Part;
-use crate::stats::{ClusterManagerStats, ClusterStats, Stats};
+use crate::stats::{ClusterManagerStats, ClusterStats, Gauge, Stats};
 
 /// What drivers publish of a cluster.
 #[derive(Debug)]
@@ -32,8 +32,19 @@ pub(super) struct Entry {
     gone: AtomicBool,
     /// Parts that are not yet initialized.
     warming: AtomicUsize,
+    counted: Mutex<Counted>,
     pub(super) origin: Origin,
     stats: Arc<Stats>,
+}
+
+/// As what a cluster is counted. One that came while running warms until it is initialized, as with Envoy; one of the
+/// start is active from the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    Warming,
+    Active,
+    /// Not, or no longer, which it stays.
+    Never,
 }
 
 /// What drivers tell of a cluster. They own it, so that whoever follows learns when the last of them has let go
@@ -83,11 +94,16 @@ impl Entry {
             parts: (0..shards).map(|_| ArcSwap::default()).collect(),
             live: Arc::downgrade(live),
             warming: AtomicUsize::new(shards),
+            counted: Mutex::new(match origin {
+                Origin::Static => Counted::Active,
+                Origin::Dynamic => Counted::Warming,
+                Origin::Hds => Counted::Never,
+            }),
             origin,
             stats,
         };
-        if let Some(manager) = entry.manager() {
-            manager.warming_clusters.inc();
+        if let Some(gauge) = entry.gauge(*entry.counted()) {
+            gauge.inc();
         }
         entry
     }
@@ -95,6 +111,7 @@ impl Entry {
     /// There will be no more to read.
     pub(super) fn end(&self) {
         self.gone.store(true, Release);
+        self.count(Counted::Never);
     }
 
     /// Whether there will be no more to read.
@@ -119,22 +136,41 @@ impl Entry {
         };
         let initialized = part.initialized;
         let was = place.swap(Arc::new(part));
-        if initialized
-            && !was.initialized
-            && self.warming.fetch_sub(1, AcqRel) == 1
-            && let Some(manager) = self.manager()
-        {
-            manager.warming_clusters.dec();
+        if initialized && !was.initialized && self.warming.fetch_sub(1, AcqRel) == 1 {
+            self.count(Counted::Active);
+        }
+    }
+
+    fn count(&self, next: Counted) {
+        let mut counted = self.counted();
+        if *counted == Counted::Never || *counted == next {
+            return;
+        }
+        if let Some(gauge) = self.gauge(*counted) {
+            gauge.dec();
+        }
+        if let Some(gauge) = self.gauge(next) {
+            gauge.inc();
+        }
+        *counted = next;
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gauge(&self, counted: Counted) -> Option<&Gauge> {
+        let manager = &self.stats.cluster_manager;
+        match counted {
+            Counted::Warming => Some(&manager.warming_clusters),
+            Counted::Active => Some(&manager.active_clusters),
+            Counted::Never => None,
         }
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if *self.warming.get_mut() > 0
-            && let Some(manager) = self.manager()
-        {
-            manager.warming_clusters.dec();
-        }
+        self.count(Counted::Never);
     }
 }
