@@ -1,4 +1,5 @@
-//! The same random bootstrap and hosts for this daemon and for a real Envoy, which are to tell of the same events.
+//! The same random bootstrap and hosts for this daemon and for a real Envoy, which are to tell of the same events, and
+//! at last of the same health and the same gauges.
 //!
 //! Runs where `ENVOY_BIN` names an Envoy; `XDS_HEALTH_DIFFERENTIAL` says how many scenarios, of which five are run
 //! otherwise, and `XDS_HEALTH_DIFFERENTIAL_SEED` with which to begin. A scenario that differs is written to a file,
@@ -13,7 +14,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -28,14 +32,37 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 struct Manner(Vec<u8>);
 
+/// What Envoy calls the type of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Eds,
+    Static,
+    StrictDns,
+    LogicalDns,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Eds => "EDS",
+            Self::Static => "STATIC",
+            Self::StrictDns => "STRICT_DNS",
+            Self::LogicalDns => "LOGICAL_DNS",
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Scenario {
+    kind: Kind,
     unhealthy_threshold: u32,
     healthy_threshold: u32,
     log_failures: bool,
     ignore_new: bool,
     edges: bool,
     hosts: Vec<Manner>,
+    /// The `health_status` of each, if it has any.
+    statuses: Vec<Option<&'static str>>,
     /// Whether the first host goes and another comes after a while.
     edited: bool,
 }
@@ -43,7 +70,17 @@ struct Scenario {
 impl Scenario {
     fn random(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let count = random.usize(2..6);
+        let kind = match random.u8(0..6) {
+            0 => Kind::Static,
+            1 => Kind::StrictDns,
+            2 => Kind::LogicalDns,
+            _ => Kind::Eds,
+        };
+        let count = if kind == Kind::LogicalDns {
+            1
+        } else {
+            random.usize(2..6)
+        };
         let hosts = (0..count).map(|_| {
             // Runs of one kind are more telling than noise.
             let mut kind = b'a';
@@ -56,38 +93,61 @@ impl Scenario {
             Manner(drawn.collect())
         });
         let hosts = hosts.collect();
+        let statuses = (0..count).map(|_| {
+            let said = ["UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED", "HEALTHY"];
+            said.get(random.usize(0..12)).copied()
+        });
+        let statuses = statuses.collect();
         Self {
+            kind,
+            statuses,
             unhealthy_threshold: random.u32(1..4),
             healthy_threshold: random.u32(1..4),
             log_failures: random.bool(),
             ignore_new: random.bool(),
             edges: random.bool(),
             hosts,
-            edited: random.bool(),
+            edited: random.bool() && kind == Kind::Eds,
         }
     }
 
-    fn endpoints(addresses: &[SocketAddr]) -> String {
-        let one = |at: &SocketAddr| {
-            let port = at.port();
+    /// The assignment of these of the hosts, by their numbers.
+    fn assignment(&self, addresses: &[SocketAddr], numbers: Range<usize>) -> String {
+        let one = |number: usize| {
+            let port = addresses[number].port();
+            let status = self.statuses[number];
+            let status = status.map_or_else(String::new, |said| format!(", health_status: {said}"));
             format!(
-                "{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}}}"
+                "{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}{status}}}"
             )
         };
-        let all: Vec<_> = addresses.iter().map(one).collect();
-        let all = all.join(", ");
+        let all: Vec<_> = numbers.map(one).collect();
+        format!("endpoints: [{{lb_endpoints: [{}]}}]", all.join(", "))
+    }
+
+    fn endpoints(&self, addresses: &[SocketAddr], numbers: Range<usize>) -> String {
+        let assignment = self.assignment(addresses, numbers);
         format!(
             "version_info: v
 resources:
 - \"@type\": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
   cluster_name: c
-  endpoints: [{{lb_endpoints: [{all}]}}]
+  {assignment}
 "
         )
     }
 
-    fn bootstrap(&self, directory: &Path) -> String {
+    fn bootstrap(&self, directory: &Path, addresses: &[SocketAddr]) -> String {
         let at = directory.display();
+        let kind = self.kind.name();
+        let discovery = if self.kind == Kind::Eds {
+            format!(
+                "eds_cluster_config: {{eds_config: {{resource_api_version: V3, path_config_source: {{path: {at}/eds.yaml}}}}}}"
+            )
+        } else {
+            let assignment = self.assignment(addresses, 0..addresses.len());
+            format!("load_assignment: {{cluster_name: c, {assignment}}}")
+        };
         let edges = if self.edges {
             "unhealthy_interval: 0.15s, unhealthy_edge_interval: 0.05s, healthy_edge_interval: 0.05s,"
         } else {
@@ -102,13 +162,13 @@ resources:
         } = self;
         format!(
             "node: {{id: differential, cluster: differential}}
-admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: 0}}}}}}
+admin: {{address: {{pipe: {{path: {at}/admin}}}}}}
 static_resources:
   clusters:
   - name: c
-    type: EDS
+    type: {kind}
     connect_timeout: 1s
-    eds_cluster_config: {{eds_config: {{resource_api_version: V3, path_config_source: {{path: {at}/eds.yaml}}}}}}
+    {discovery}
     common_lb_config: {{ignore_new_hosts_until_first_hc: {ignore_new}}}
     health_checks:
     - timeout: 0.1s
@@ -202,7 +262,38 @@ impl Drop for Running {
     }
 }
 
-/// What each host's events were, by its number: without the failures that go on and on at the end.
+/// The body of an answer of the admin socket.
+fn ask(directory: &Path, path: &str) -> String {
+    let mut stream = UnixStream::connect(directory.join("admin")).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    if !head.to_lowercase().contains("transfer-encoding: chunked") {
+        return body.to_owned();
+    }
+    let (mut rest, mut whole) = (body, String::new());
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        whole.push_str(&after[..size]);
+        rest = after[size..].trim_start_matches("\r\n");
+    }
+    whole
+}
+
+/// The gauges that hosts are counted in.
+fn gauges(directory: &Path) -> Vec<String> {
+    let wanted = "^cluster.c.(membership_(total|healthy|degraded|excluded)|health_check.(healthy|degraded))$";
+    let path = format!(
+        "/stats?filter={}",
+        wanted.replace('^', "%5E").replace('|', "%7C")
+    );
+    ask(directory, &path).lines().map(str::to_owned).collect()
+}
+
+/// What each host's events were, by its number: without the failures that go on and on at the end. Then its health, and
+/// after the last host the gauges.
 type Told = BTreeMap<usize, Vec<String>>;
 
 fn run(scenario: &Scenario, start: impl FnOnce(&Path) -> Command) -> (String, Told) {
@@ -212,12 +303,13 @@ fn run(scenario: &Scenario, start: impl FnOnce(&Path) -> Command) -> (String, To
     // The last host comes in place of the first, if there is an edit.
     let last = scenario.hosts.len() - 1;
     let first = if scenario.edited {
-        &hosts.addresses[..last]
+        0..last
     } else {
-        &hosts.addresses[..]
+        0..scenario.hosts.len()
     };
-    std::fs::write(path("eds.yaml"), Scenario::endpoints(first)).unwrap();
-    let text = scenario.bootstrap(directory.path());
+    let endpoints = |numbers| scenario.endpoints(&hosts.addresses, numbers);
+    std::fs::write(path("eds.yaml"), endpoints(first.clone())).unwrap();
+    let text = scenario.bootstrap(directory.path(), &hosts.addresses);
     std::fs::write(path("bootstrap.yaml"), &text).unwrap();
     let mut command = start(&path("bootstrap.yaml"));
     let log = std::fs::File::create(path("log")).unwrap();
@@ -227,12 +319,14 @@ fn run(scenario: &Scenario, start: impl FnOnce(&Path) -> Command) -> (String, To
         .stderr(log);
     let mut running = Running(command.spawn().unwrap());
     let enough = DRAWN + 6;
-    hosts.until(0..first.len(), enough);
+    hosts.until(first, enough);
     if scenario.edited {
-        std::fs::write(path("new.yaml"), Scenario::endpoints(&hosts.addresses[1..])).unwrap();
+        std::fs::write(path("new.yaml"), endpoints(1..last + 1)).unwrap();
         std::fs::rename(path("new.yaml"), path("eds.yaml")).unwrap();
         hosts.until(last..=last, enough);
     }
+    let clusters = ask(directory.path(), "/clusters?format=json");
+    let gauges = gauges(directory.path());
     let pid = rustix::process::Pid::from_child(&running.0);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let began = Instant::now();
@@ -247,24 +341,41 @@ fn run(scenario: &Scenario, start: impl FnOnce(&Path) -> Command) -> (String, To
         };
         told.entry(number).or_default().push(event);
     }
-    assert_eq!(
-        told.len(),
-        scenario.hosts.len(),
-        "each host has its first check"
-    );
+    if scenario.kind != Kind::LogicalDns {
+        assert_eq!(
+            told.len(),
+            scenario.hosts.len(),
+            "each host has its first check"
+        );
+    }
     for events in told.values_mut() {
         while events.len() > 1 && events[events.len() - 1] == events[events.len() - 2] {
             events.pop();
         }
     }
+    let clusters: serde_json::Value = serde_json::from_str(&clusters).unwrap();
+    for host in clusters["cluster_statuses"][0]["host_statuses"]
+        .as_array()
+        .unwrap()
+    {
+        let number = number(&host["address"], &hosts.addresses).unwrap();
+        let health = format!("at last {}", host["health_status"]);
+        told.entry(number).or_default().push(health);
+    }
+    told.insert(scenario.hosts.len(), gauges);
     (text, told)
+}
+
+/// Which host is at an address.
+fn number(address: &serde_json::Value, hosts: &[SocketAddr]) -> Option<usize> {
+    let port = address["socket_address"]["port_value"].as_u64()?;
+    hosts.iter().position(|at| u64::from(at.port()) == port)
 }
 
 /// The host's number, and the event in short.
 fn shown(line: &str, hosts: &[SocketAddr]) -> Option<(usize, String)> {
     let event: serde_json::Value = serde_json::from_str(line).ok()?;
-    let port = event["host"]["socket_address"]["port_value"].as_u64()?;
-    let number = hosts.iter().position(|at| u64::from(at.port()) == port)?;
+    let number = number(&event["host"], hosts)?;
     let kinds = event.as_object()?.iter();
     let (kind, body) = kinds.into_iter().find(|(key, _)| {
         key.ends_with("_event") || key.ends_with("_host") || key.starts_with("successful")
