@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
-use crate::config::{At, Bootstrap, ConfigError};
+use crate::config::{At, Bootstrap, ConfigError, Discovery};
 use crate::proto::envoy::config::core::v3::Node;
 use crate::registry::{Change, Registry};
 use crate::stats::Stats;
@@ -153,7 +153,12 @@ impl Client {
         let mut state = State::new(registry, bind, sources, options.limits, Arc::clone(&stats))
             .with_dns_resolver(bootstrap.dns_resolver.clone());
         for (index, cluster) in bootstrap.clusters.iter().enumerate() {
-            let added = state.add_static(clock::time(), cluster);
+            let there = match &cluster.discovery {
+                Discovery::Eds(eds) => sources::check_endpoint_files(&eds.source),
+                _ => Ok(()),
+            };
+            let there = there.at("eds_cluster_config.eds_config");
+            let added = there.and_then(|()| state.add_static(clock::time(), cluster));
             added.at_index("static_resources.clusters", index)?;
         }
         Ok(Self {

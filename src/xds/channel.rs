@@ -17,7 +17,7 @@ use tonic::metadata::{Ascii, Binary, MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint, Uri};
 
 use super::backoff::Backoff;
-use crate::config::ConfigError;
+use crate::config::{At, ConfigError};
 use crate::host::Address;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::core::v3::Http2ProtocolOptions;
@@ -101,16 +101,20 @@ impl Service {
     ///
     /// What it says cannot be done here; paths are relative to it.
     pub(crate) fn read(message: &GrpcService, planes: &Planes) -> Result<Self, ConfigError> {
-        let (mut service, retry) = match &message.target_specifier {
+        let (mut service, backoff) = match &message.target_specifier {
             None => return Err(ConfigError::new("target_specifier", "value is required")),
             Some(TargetSpecifier::EnvoyGrpc(envoy)) => {
-                let retry = envoy.retry_policy.as_ref();
-                let service = cluster::read(envoy, planes).map_err(|e| e.at("envoy_grpc"))?;
-                (service, retry)
+                let backoff = envoy.retry_policy.as_ref().map(read_backoff);
+                if let Some((base, max)) = backoff.filter(|(base, max)| max < base) {
+                    let reason =
+                        format!("must be at least base_interval, {base:?}, but is {max:?}");
+                    let field = "envoy_grpc.retry_policy.retry_back_off.max_interval";
+                    return Err(ConfigError::new(field, reason));
+                }
+                (cluster::read(envoy, planes).at("envoy_grpc")?, backoff)
             }
             Some(TargetSpecifier::GoogleGrpc(google)) => {
-                let service = google::read(google).map_err(|e| e.at("google_grpc"))?;
-                (service, None)
+                (google::read(google).at("google_grpc")?, None)
             }
         };
         for (index, header) in message.initial_metadata.iter().enumerate() {
@@ -118,9 +122,13 @@ impl Service {
             let entry = entry.map_err(|e| e.at_index("initial_metadata", index))?;
             service.metadata.push(entry);
         }
-        if let Some(retry) = retry.or(message.retry_policy.as_ref()) {
-            service.backoff = read_backoff(retry);
-        }
+        // Of this one, Envoy looks at no more than the rules.
+        let retry = message.retry_policy.as_ref();
+        let retry = retry.map(|retry| {
+            let (base, max) = read_backoff(retry);
+            (base, max.max(base))
+        });
+        service.backoff = backoff.or(retry).unwrap_or(service.backoff);
         Ok(service)
     }
 

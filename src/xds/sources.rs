@@ -1,7 +1,7 @@
 //! Whom resources are asked for from.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -197,12 +197,8 @@ impl Sources {
                 let checked = stream.service.check_files().map_err(wrong);
                 checked.map_err(|reason| ConfigError::new("grpc_services[0]", reason))
             }
-            // As with Envoy, what is watched must be there when the watching begins.
-            Some(Source::File(file)) if !file.path.exists() => {
-                let reason = format!("{:?} does not exist", file.path);
-                Err(ConfigError::new("path_config_source.path", reason))
-            }
-            Some(Source::File(_)) | None => Ok(()),
+            Some(Source::File(file)) => check_file(file).at("path_config_source"),
+            None => Ok(()),
         }
     }
 
@@ -262,6 +258,10 @@ impl Sources {
         if !message.config_validators.is_empty() {
             return Err(ConfigError::new("config_validators", "are not supported"));
         }
+        if !message.cluster_names.is_empty() {
+            let reason = "cannot be set for a source over gRPC: give grpc_services";
+            return Err(ConfigError::new("cluster_names", reason));
+        }
         let [service] = &*message.grpc_services else {
             let reason = format!(
                 "one is required, but here are {}",
@@ -274,6 +274,10 @@ impl Sources {
             let tokens = settings.max_tokens.unwrap_or(100).max(1);
             (tokens, settings.fill_rate.unwrap_or(10.0))
         });
+        if rate.is_some_and(|(_, fill)| !fill.is_finite()) {
+            let error = ConfigError::new("fill_rate", "must be a finite number");
+            return Err(error.at("rate_limit_settings"));
+        }
         Ok(Stream {
             service: Arc::new(service),
             variant,
@@ -282,6 +286,33 @@ impl Sources {
             aggregated: false,
         })
     }
+}
+
+/// Whether the files that a cluster's endpoints are to come from are there.
+pub(super) fn check_endpoint_files(source: &ConfigSource) -> Result<(), ConfigError> {
+    match &source.config_source_specifier {
+        Some(ConfigSourceSpecifier::Path(path)) => exists("path", path.as_ref()),
+        Some(ConfigSourceSpecifier::PathConfigSource(path)) => {
+            check_file(&read_file(path)).at("path_config_source")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As with Envoy, what is watched must be there when the watching begins.
+fn check_file(file: &File) -> Result<(), ConfigError> {
+    exists("path", &file.path)?;
+    match &file.directory {
+        Some(directory) => exists("path", directory).at("watched_directory"),
+        None => Ok(()),
+    }
+}
+
+fn exists(field: &str, path: &Path) -> Result<(), ConfigError> {
+    if path.exists() {
+        return Ok(());
+    }
+    Err(ConfigError::new(field, format!("{path:?} does not exist")))
 }
 
 fn read_file(message: &PathConfigSource) -> File {

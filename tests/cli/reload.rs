@@ -189,7 +189,7 @@ async fn what_cannot_change_while_running_is_told() {
     let mut daemon = Daemon::start(&old, &[]);
     let admin = daemon.admin().await;
     let other = old.replace("port_value: 0}", "port_value: 1}");
-    let eds = "  - {name: e, type: EDS, eds_cluster_config: {eds_config: {path_config_source: {path: gone}}}}\n";
+    let eds = "  - {name: e, type: EDS, eds_cluster_config: {eds_config: {path_config_source: {path: /}}}}\n";
     reload(
         &daemon,
         &format!("node: {{id: other, cluster: c}}\n{other}{eds}"),

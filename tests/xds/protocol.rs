@@ -270,6 +270,32 @@ async fn what_cannot_be_followed_is_refused_by_name() {
         "ads_config: {api_type: GRPC}",
         "dynamic_resources.ads_config.grpc_services: one is required, but here are 0",
     );
+    let ads_with = |fields: &str, service: &str| {
+        format!(
+            "ads_config: {{api_type: GRPC, {fields}, grpc_services: [{{envoy_grpc: {{cluster_name: x, {service}}}}}]}}"
+        )
+    };
+    refused(
+        &ads_with("cluster_names: [plane]", ""),
+        "dynamic_resources.ads_config.cluster_names: cannot be set for a source over gRPC: give grpc_services",
+    );
+    refused(
+        &ads_with(
+            "set_node_on_first_message_only: true",
+            "retry_policy: {retry_back_off: {base_interval: 1s, max_interval: 0.5s}}",
+        ),
+        "dynamic_resources.ads_config.grpc_services[0].envoy_grpc.retry_policy.retry_back_off.max_interval: \
+         must be at least base_interval, 1s, but is 500ms",
+    );
+    refused(
+        "ads_config: {api_type: GRPC, rate_limit_settings: {fill_rate: Infinity}, grpc_services: \
+         [{google_grpc: {target_uri: \"127.0.0.1:1\", stat_prefix: x}}]}",
+        "dynamic_resources.ads_config.rate_limit_settings.fill_rate: must be a finite number",
+    );
+    refused(
+        "cds_config: {path_config_source: {path: /, watched_directory: {path: /no/such}}}",
+        "dynamic_resources.cds_config.path_config_source.watched_directory.path: \"/no/such\" does not exist",
+    );
     refused(
         "cds_config: {path_config_source: {path: /no/such}}",
         "dynamic_resources.cds_config.path_config_source.path: \"/no/such\" does not exist",
