@@ -47,30 +47,48 @@ impl Payload {
         if text.is_empty() {
             return Err(PayloadError::Empty);
         }
-        if let Some((offset, character)) = text.char_indices().find(|(_, c)| !c.is_ascii_hexdigit())
-        {
-            return Err(PayloadError::NotHex { character, offset });
+        let mut bytes = Vec::with_capacity(text.len() / 2);
+        for (index, pair) in text.as_bytes().chunks(2).enumerate() {
+            let byte = if text.len() % 2 == 0 {
+                read(pair)
+            } else {
+                None
+            };
+            let Some(byte) = byte else {
+                let from = if text.len() % 2 == 0 { index * 2 } else { 0 };
+                return Err(wrong(text, from));
+            };
+            bytes.push(byte);
         }
-        if text.len() % 2 == 1 {
-            return Err(PayloadError::OddLength(text.len()));
-        }
-        if text.len() / 2 > Self::MAX {
-            return Err(PayloadError::TooLong(text.len() / 2));
-        }
-        let bytes = text.as_bytes().chunks_exact(2);
-        Ok(Self(
-            bytes
-                .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
-                .collect(),
-        ))
+        Self::new(bytes)
+    }
+}
+
+/// The byte of two digits. As with Envoy, one digit will do after a blank or before a NUL.
+fn read(pair: &[u8]) -> Option<u8> {
+    match *pair {
+        [b' ' | b'\t'..=b'\r', low] => digit(low),
+        [low, 0] => digit(low),
+        [high, low] => Some(digit(high)? << 4 | digit(low)?),
+        _ => None,
     }
 }
 
 /// The value of a hexadecimal digit.
-fn digit(digit: u8) -> u8 {
+fn digit(digit: u8) -> Option<u8> {
     match digit {
-        b'0'..=b'9' => digit - b'0',
-        letter => (letter | 0x20) - b'a' + 10,
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' | b'A'..=b'F' => Some((digit | 0x20) - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// Why a text, which is sound before `from`, is not.
+fn wrong(text: &str, from: usize) -> PayloadError {
+    let mut characters = text.char_indices();
+    match characters.find(|(at, c)| *at >= from && !c.is_ascii_hexdigit()) {
+        Some((offset, character)) => PayloadError::NotHex { character, offset },
+        None => PayloadError::OddLength(text.len()),
     }
 }
 
@@ -172,6 +190,25 @@ mod tests {
             65_507
         );
         assert!(Payload::new([]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_blank_before_a_digit_or_a_nul_after_it_is_none() {
+        for (text, bytes) in [
+            (" 5", &[5][..]),
+            ("70\t6", &[0x70, 6]),
+            (" 5 a", &[5, 10]),
+            ("f\0", &[15]),
+        ] {
+            assert_eq!(&*Payload::from_hex(text).unwrap(), bytes);
+        }
+        refused(
+            " 5x0",
+            "invalid hex string: 'x' at offset 2 is no hexadecimal digit",
+        );
+        for text in ["  ", "5 ", "+5", "-5", "\x005", "70\0\0", "\u{a0}5", "7 06"] {
+            assert!(Payload::from_hex(text).is_err(), "{text:?}");
+        }
     }
 
     proptest! {

@@ -14,10 +14,9 @@
 //!
 //! - What stands under a passed-over field or in an unknown type is not checked.
 //! - The YAML parser keeps to the specification in corners where Envoy's does not. It refuses `[a,,b]`,
-//!   `-` alone as an item in brackets, a comment right after a bracket or quote, a quoted scalar without
-//!   an end, the escape `\'`, an undeclared tag handle, raw control characters, tabs that indent
-//!   within brackets (but not in a text that is in brackets as a whole), and a plain or block scalar
-//!   indented no more than its key. It accepts tabs on lines without content, and pairs of `\ud83d\ude00`.
+//!   `-` alone as an item in brackets, a quoted scalar without an end, the escape `\'`, an undeclared tag
+//!   handle, raw control characters, and tabs that indent within brackets (but not in a text that is in
+//!   brackets as a whole). It accepts tabs on lines without content, and pairs of `\ud83d\ude00`.
 //! - `google.protobuf.Struct` may be nested about 30 levels deep, in Envoy 98.
 //!
 //! # Examples

@@ -26,23 +26,33 @@ pub(super) fn parse(text: &str) -> Result<Yaml, TextError> {
     }
     let mut text = untabbed(text);
     let mut shifted = HashSet::new();
+    let mut rounds = 0;
     loop {
         let failure = match parse_once(&text, &shifted) {
             Ok(yaml) => return Ok(yaml),
             Err(failure) => failure,
         };
         // Each round reads the text again, so their number is bounded by its length.
-        let more = shifted.len() < MAX_REREAD_BYTES / text.len().max(1);
+        rounds += 1;
+        let more = rounds <= MAX_REREAD_BYTES / text.len().max(1);
         let at = failure.error.position;
-        match unindented_value(&text, at).filter(|_| failure.is_unindented && more) {
+        let index = match failure.mending.filter(|_| more) {
+            Some(Mending::Indent) => {
+                shifted.insert(at.line);
+                unindented_value(&text, at)
+            }
+            // What follows on the line is the comment, so no place moves.
+            Some(Mending::PartComment) => unparted_comment(&text, at),
+            None => None,
+        };
+        match index {
             Some(index) => text.to_mut().insert(index, ' '),
             None => return Err(failure.error),
         }
-        shifted.insert(at.line);
     }
 }
 
-/// How much text is read again at most for the sake of [`unindented_value`].
+/// How much text is read again at most for the sake of a [`Mending`].
 const MAX_REREAD_BYTES: usize = 16 << 20;
 
 /// Envoy takes tabs as indentation within brackets, so JSON in a file for YAML may have them. Blanks
@@ -64,7 +74,7 @@ fn untabbed(text: &str) -> Cow<'_, str> {
 }
 
 /// Where the value of a key begins that Envoy takes and YAML's rules do not, since it is not indented
-/// more than its key: a list or mapping in brackets on the line after. One space more mends it.
+/// more than its key: what is in brackets or quotes, or begins with a sign, on the line after. One space more mends it.
 fn unindented_value(text: &str, at: Position) -> Option<usize> {
     let mut start = 0;
     let mut key = None;
@@ -76,7 +86,8 @@ fn unindented_value(text: &str, at: Position) -> Option<usize> {
             let is_key = key.ends_with(':')
                 && key.get(..indent)?.bytes().all(|b| matches!(b, b' ' | b'-'))
                 && !key[indent..].starts_with([' ', '-']);
-            return (is_key && value.starts_with(['[', '{', '&', '!'])).then_some(start + indent);
+            let is_value = value.starts_with(['[', '{', '&', '!', '*', '"', '\'', '|', '>']);
+            return (is_key && is_value).then_some(start + indent);
         }
         start += line.len();
         let content = line.split(" #").next().unwrap_or(line).trim_end();
@@ -87,17 +98,43 @@ fn unindented_value(text: &str, at: Position) -> Option<usize> {
     None
 }
 
+/// Where a comment begins that Envoy takes and YAML's rules do not: right after a bracket, a quote or the sign of a
+/// block scalar. One space before it mends it.
+fn unparted_comment(text: &str, at: Position) -> Option<usize> {
+    let line = text.split_inclusive('\n').nth(at.line - 1)?;
+    let (before, _) = line
+        .char_indices()
+        .nth(at.column.saturating_sub(2))
+        .unwrap_or((0, ' '));
+    let hash = before + line[before..].find('#')?;
+    let parted = line[..hash].ends_with([' ', '\t']);
+    let start: usize = text
+        .split_inclusive('\n')
+        .take(at.line - 1)
+        .map(str::len)
+        .sum();
+    (!parted).then_some(start + hash)
+}
+
 struct Failure {
     error: TextError,
-    /// It is what the parser says of an [`unindented_value`].
-    is_unindented: bool,
+    mending: Option<Mending>,
+}
+
+/// What one space more would mend.
+#[derive(Clone, Copy)]
+enum Mending {
+    /// See [`unindented_value`].
+    Indent,
+    /// See [`unparted_comment`].
+    PartComment,
 }
 
 impl From<TextError> for Failure {
     fn from(error: TextError) -> Self {
         Self {
             error,
-            is_unindented: false,
+            mending: None,
         }
     }
 }
@@ -111,7 +148,11 @@ fn parse_once(text: &str, shifted: &HashSet<usize>) -> Result<Yaml, Failure> {
     let mut root = None;
     while let Some(event) = events.next_event() {
         let (event, span) = event.map_err(|error| Failure {
-            is_unindented: matches!(error.kind(), ErrorKind::SimpleKeyExpected),
+            mending: match error.kind() {
+                ErrorKind::SimpleKeyExpected => Some(Mending::Indent),
+                ErrorKind::CommentNotSeparated => Some(Mending::PartComment),
+                _ => None,
+            },
             error: TextErrorKind::Syntax(error.info()).at(position(error.marker(), shifted)),
         })?;
         if matches!(event, Event::DocumentEnd) {
@@ -346,16 +387,34 @@ mod tests {
             "x:\n  a:\n  []\n  b: 1\n",
             "x:\n  a: # why\n\n  # so\n  &e [\n  ]\n  b: 1\n",
             "x:\n- a:\n  {c: []}\n  b: 1\n",
+            "x:\n  a:\n  \"c\" # why\n  b:\n  &b 'c'\n  d:\n  *b\n",
+            "x:\n  a:\n  |\n   c\n  b: 1\n",
         ] {
             assert!(parse(text).is_ok(), "{text}");
         }
         let yaml = parse("a:\n[x,\n y]\nb:\n{c: 1}\n").unwrap();
         let c = yaml.root.member("b").unwrap().member("c").unwrap();
         assert_eq!(c.position, Some(Position { line: 5, column: 5 }));
-        for text in ["a: b\n[]\n", "a:\nb\n", "a:\n\"b\"\n"] {
+        for text in ["a: b\n[]\n", "a:\nb\n", "a: b\n\"c\"\n"] {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse(&"a:\n[]\n".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn a_comment_may_follow_without_a_space() {
+        for text in [
+            "a: \"b\"# c\nd: 'e'#f\ng: [h]# \"i\"\nj: {k: l}#\n",
+            "a: {b: \"#\"# c\n}# d",
+            "a: |# b\n  c\nd: é\ne: \"é#\"# f\n",
+        ] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
+        let yaml = parse("a: \"b\"# c\nd: x# y\n").unwrap();
+        let text = &yaml.root.member("d").unwrap().value;
+        assert_eq!(*text, Value::String("x# y".into()));
+        assert!(parse("a: {b: \"c\"#d}\n").is_err());
+        assert!(parse(&"a: \"b\"# c\n".repeat(100_000)).is_err());
     }
 
     #[test]
