@@ -1,8 +1,9 @@
 //! Configurations are accepted and refused as Envoy 1.40 accepts and refuses them.
 //!
-//! `data/validate_cases.yaml` holds what Envoy said of each; `data/validate_differences.yaml` where this crate
+//! `data/validate_cases.yaml` holds what Envoy said of health checks, one change of them at a time,
+//! `data/validate_bootstraps.yaml` what it said of whole files; `data/validate_differences.yaml` tells where this crate
 //! says otherwise, and why. The test fails if that list lacks a case, or has one too many.
-
+#![cfg(all(feature = "dns", feature = "xds"))]
 #![expect(clippy::unwrap_used, reason = "the data files are part of this test")]
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use xds_health::config::text::Document;
 use xds_health::config::{Bootstrap, ConfigError, Warnings};
 use xds_health::proto::descriptor_pool;
 use xds_health::registry::Registry;
+use xds_health::xds::Client;
 
 #[test]
 fn verdicts_are_envoys_but_for_the_listed_differences() {
@@ -31,13 +33,18 @@ fn verdicts_are_envoys_but_for_the_listed_differences() {
         }
     }
 
-    let cases = list(include_str!("data/validate_cases.yaml"));
-    assert!(cases.len() > 250, "{} cases", cases.len());
+    let mut cases = list(include_str!("data/validate_cases.yaml"));
+    cases.extend(list(include_str!("data/validate_bootstraps.yaml")));
+    assert!(cases.len() > 350, "{} cases", cases.len());
     let mut wrong = Vec::new();
     for case in &cases {
         let id = text(case, "id").unwrap();
         let envoy = text(case, "envoy_verdict").unwrap();
-        let ours = judge(&bootstrap(case));
+        let whole = text(case, "text");
+        let ours = judge(
+            &whole.unwrap_or_else(|| bootstrap(case)),
+            text(case, "format").as_deref(),
+        );
         let differs = (envoy == "accept") != ours.is_ok();
         match (differs, listed.remove(&id)) {
             (true, None) => wrong.push(format!(
@@ -56,9 +63,13 @@ fn verdicts_are_envoys_but_for_the_listed_differences() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What a daemon would say: the configuration read, and its checkers and event sinks made.
-fn judge(text: &str) -> Result<(), ConfigError> {
-    let bootstrap = Bootstrap::from_yaml(text, &mut Warnings::default())?;
+/// What a daemon would say: the configuration read, its checkers and event sinks made, and its sources found.
+fn judge(text: &str, format: Option<&str>) -> Result<(), ConfigError> {
+    let bootstrap = match format {
+        Some("json") => Bootstrap::from_json(text, &mut Warnings::default())?,
+        _ => Bootstrap::from_yaml(text, &mut Warnings::default())?,
+    };
+    Client::new(&bootstrap, Registry::default(), Arc::default())?;
     for cluster in &bootstrap.clusters {
         cluster.require_built_in()?;
         Registry::default().build(Arc::clone(cluster))?;

@@ -145,6 +145,7 @@ impl Source {
         let document = match self.format {
             Format::Json => Document::from_json(text()?)?,
             Format::Binary => return load_message(&self.bytes, registry, stats, warnings),
+            Format::ProtoText => return Err(Format::not_read()),
             _ => Document::from_yaml(text()?)?,
         };
         load_document(&document, registry, stats, warnings)

@@ -181,13 +181,16 @@ impl SocketOption {
     }
 }
 
-/// Refuses any way of choosing among source addresses but Envoy's own, which is what is done here.
+/// Refuses any way of choosing among source addresses but Envoy's own, which is what is done here. One of them lets
+/// the filter state of a connection decide first; checks have none.
 fn check_selector(config: &TypedConfig, at: &FieldPath<'_>, report: &mut Report) {
     const DEFAULT: &str =
         "envoy.config.upstream.local_address_selector.v3.DefaultLocalAddressSelector";
+    const BY_FILTER_STATE: &str =
+        "envoy.extensions.local_address_selectors.filter_state_override.v3.Config";
     let at = at.field("typed_config");
     match typed::held(config) {
-        Ok(name) if name == DEFAULT => (),
+        Ok(name) if name == DEFAULT || name == BY_FILTER_STATE => (),
         Ok(name) => {
             let reason = format!("only {DEFAULT} can be given, not {name:?}");
             report.fault::<()>(&at, reason);

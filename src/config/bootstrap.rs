@@ -72,10 +72,13 @@ pub enum Format {
     Yaml,
     /// A serialized message.
     Binary,
+    /// A message as protobuf's own text, which is not read.
+    ProtoText,
 }
 
 impl Format {
-    /// What a file's name tells: `.json` is JSON, `.pb` is binary and all else is YAML.
+    /// What a file's name tells: `.json` is JSON, `.pb` is binary, `.pb_text` is protobuf's text and all else is
+    /// YAML.
     ///
     /// ```
     /// use xds_health::config::Format;
@@ -87,8 +90,15 @@ impl Format {
         match path.extension() {
             Some(extension) if extension.eq_ignore_ascii_case("json") => Self::Json,
             Some(extension) if extension.eq_ignore_ascii_case("pb") => Self::Binary,
+            Some(extension) if extension.eq_ignore_ascii_case("pb_text") => Self::ProtoText,
             _ => Self::Yaml,
         }
+    }
+
+    /// What is wrong with [`Format::ProtoText`].
+    pub(crate) fn not_read() -> ConfigError {
+        let reason = "protobuf's text is not read: give YAML, JSON or a serialized message";
+        ConfigError::new("", reason)
     }
 }
 
@@ -187,6 +197,7 @@ impl Bootstrap {
             Format::Json => Self::from_json(text()?, warnings),
             Format::Yaml => Self::from_yaml(text()?, warnings),
             Format::Binary => Self::from_bytes(&bytes, warnings),
+            Format::ProtoText => Err(Format::not_read()),
         }
     }
 
@@ -464,6 +475,8 @@ stats_config: {stats_matcher: {}}
         );
         let fault = read("b.yaml", b"\xff").unwrap_err();
         assert!(fault.starts_with("is no text: "), "{fault}");
+        let fault = read("b.pb_text", b"node {}").unwrap_err();
+        assert!(fault.starts_with("protobuf's text is not read"), "{fault}");
         let gone = Bootstrap::from_file(&directory.path().join("gone"), &mut Warnings::default());
         assert!(
             gone.unwrap_err()

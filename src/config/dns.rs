@@ -197,14 +197,20 @@ fn read_endpoints(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) ->
     let mut endpoints = Vec::new();
     if let Some(assignment) = &message.load_assignment {
         let at = at.field("load_assignment");
+        let checked = !message.health_checks.is_empty();
         endpoint::walk(assignment, &at, report, |entry, at, report| {
-            endpoints.extend(read_endpoint(entry, at, report));
+            endpoints.extend(read_endpoint(entry, checked, at, report));
         });
     }
     endpoints
 }
 
-fn read_endpoint(entry: Entry<'_>, at: &FieldPath<'_>, report: &mut Report) -> Option<DnsEndpoint> {
+fn read_endpoint(
+    entry: Entry<'_>,
+    checked: bool,
+    at: &FieldPath<'_>,
+    report: &mut Report,
+) -> Option<DnsEndpoint> {
     let message = entry.endpoint;
     let at_address = at.field("address");
     let Some(address) = &message.address else {
@@ -250,6 +256,9 @@ fn read_endpoint(entry: Entry<'_>, at: &FieldPath<'_>, report: &mut Report) -> O
         0,
     )));
     if let Some(address) = check_address {
+        if checked && !template.check_disabled && matches!(address, Address::Internal(_)) {
+            return report.fault(at, "an internal listener cannot be health checked");
+        }
         template = template.with_check_address(address);
     }
     if template.metadata().is_none() {

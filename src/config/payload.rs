@@ -47,16 +47,13 @@ impl Payload {
         if text.is_empty() {
             return Err(PayloadError::Empty);
         }
+        if !text.len().is_multiple_of(2) {
+            return Err(wrong(text, 0));
+        }
         let mut bytes = Vec::with_capacity(text.len() / 2);
-        for (index, pair) in text.as_bytes().chunks(2).enumerate() {
-            let byte = if text.len() % 2 == 0 {
-                read(pair)
-            } else {
-                None
-            };
-            let Some(byte) = byte else {
-                let from = if text.len() % 2 == 0 { index * 2 } else { 0 };
-                return Err(wrong(text, from));
+        for (index, pair) in text.as_bytes().chunks_exact(2).enumerate() {
+            let Some(byte) = read(pair) else {
+                return Err(wrong(text, index * 2));
             };
             bytes.push(byte);
         }

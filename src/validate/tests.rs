@@ -243,7 +243,7 @@ fn numbers_have_bounds() {
     let out = "common_lb_config.healthy_panic_threshold.value: value must be inside range [0, 100]";
     accepted(&panic(100.0));
     refused(&panic(100.5), &format!("{out}, but is 100.5"));
-    accepted(&panic(f64::NAN));
+    refused(&panic(f64::NAN), &format!("{out}, but is NaN"));
 }
 
 #[test]

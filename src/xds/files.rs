@@ -125,6 +125,7 @@ fn parse(file: &File, bytes: &[u8]) -> Result<Answer, String> {
         }
         Format::Json => Document::from_json(text()?),
         Format::Yaml => Document::from_yaml(text()?),
+        Format::ProtoText => return Err(Format::not_read().to_string()),
     };
     let document = document.map_err(|error| error.to_string())?;
     let read = document.read::<DiscoveryResponse>();

@@ -81,12 +81,12 @@ pub(crate) fn number<T: PartialOrd + Display + Copy>(
 }
 
 impl<T: PartialOrd + Copy> Bounds<T> {
-    /// Asks for what must not be, so that a NaN, of which nothing is true, breaks no bound: Envoy's way.
+    /// Asks for what must be true, so that a NaN, which Envoy refuses too, holds to no bound.
     fn hold(&self, value: T) -> bool {
-        !(self.lt.is_some_and(|bound| value >= bound)
-            || self.lte.is_some_and(|bound| value > bound)
-            || self.gt.is_some_and(|bound| value <= bound)
-            || self.gte.is_some_and(|bound| value < bound))
+        self.lt.is_none_or(|bound| value < bound)
+            && self.lte.is_none_or(|bound| value <= bound)
+            && self.gt.is_none_or(|bound| value > bound)
+            && self.gte.is_none_or(|bound| value >= bound)
     }
 }
 
