@@ -46,6 +46,7 @@ use prost::bytes::Bytes;
 
 use crate::config::{At, ConfigError};
 use crate::engine::Engine;
+use crate::proto::duration;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::core::v3::api_config_source::ApiType;
 use crate::proto::envoy::config::core::v3::{ApiConfigSource, Node};
@@ -210,7 +211,7 @@ impl Client {
         checked.map_err(|reason| ConfigError::new("grpc_services[0]", reason))?;
         let fetch = source
             .refresh_delay
-            .and_then(|delay| Duration::try_from(delay).ok());
+            .and_then(|delay| duration::read(&delay).ok());
         Ok(Self {
             fetch: fetch.map(|delay| delay.max(state::SHORTEST_INTERVAL)),
             hello: hello(node).encode_to_vec().into(),
@@ -265,7 +266,7 @@ impl Client {
                     tracing::warn!(
                         control_plane = %name,
                         code = ?status.code(),
-                        message = status.message(),
+                        status = status.message(),
                         "health discovery stream ended"
                     );
                 }

@@ -16,6 +16,8 @@ pub use prost_types;
 #[cfg(feature = "xds")]
 pub use tonic;
 
+pub(crate) mod duration;
+
 mod generated {
     #![allow(
         missing_docs,

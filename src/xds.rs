@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
 use crate::config::{At, Bootstrap, ConfigError, Discovery};
+use crate::proto;
 use crate::proto::envoy::config::core::v3::Node;
 use crate::registry::{Change, Registry};
 use crate::stats::Stats;
@@ -28,6 +29,7 @@ mod files;
 pub mod fuzzing;
 mod limits;
 pub(crate) mod node;
+pub(crate) mod quota;
 mod rate;
 mod read;
 mod sources;
@@ -39,6 +41,7 @@ pub use dump::{Connection, Dump, ErrorState, Nack, Record};
 pub use limits::Limits;
 use sources::{SourceId, Sources};
 use state::State;
+pub(crate) use state::{Time, short};
 
 /// Type URL of the resources of the cluster discovery service.
 pub const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
@@ -146,7 +149,7 @@ impl Client {
         }
         let timeout = cds.and_then(|cds| cds.initial_fetch_timeout);
         let timeout = match timeout {
-            Some(timeout) => std::time::Duration::try_from(timeout).ok(),
+            Some(timeout) => proto::duration::read(&timeout).ok(),
             None => Some(state::FIRST_FETCH),
         };
         let bind = bootstrap.bind.clone();

@@ -7,9 +7,15 @@
 use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
+use prost::Message as _;
 use xds_health::checker::udp::UdpFactory;
 use xds_health::proto::envoy::config::core::v3::grpc_service::{GoogleGrpc, TargetSpecifier};
 use xds_health::proto::envoy::config::core::v3::{ApiConfigSource, GrpcService};
+use xds_health::proto::envoy::service::discovery::v3::{
+    DeltaDiscoveryResponse, DiscoveryResponse, Resource,
+};
+use xds_health::proto::prost_types::Any;
+use xds_health::proto::type_url;
 use xds_health::registry::Registry;
 use xds_health::xds::Limits;
 use xds_health::xds::fuzzing::Pipe;
@@ -17,6 +23,8 @@ use xds_health::xds::subscription::Variant;
 
 #[path = "common/clusters.rs"]
 mod clusters;
+#[path = "common/extremes.rs"]
+mod extremes;
 #[path = "common/frames.rs"]
 mod frames;
 
@@ -57,6 +65,31 @@ fuzz_target!(|data: &[u8]| {
                 let by = Duration::from_millis(u64::from(time) * 250);
                 pipe.pass(by);
                 clusters.pass(by);
+            }
+            2 => {
+                // One more resource, in the middle of nowhere, that holds for so long; and one that is wrapped.
+                let resource = Resource {
+                    name: "a".to_owned(),
+                    ttl: extremes::duration(time),
+                    ..Resource::default()
+                };
+                let wrapped = Any {
+                    type_url: type_url::<Resource>(),
+                    value: resource.encode_to_vec(),
+                };
+                let more = match variant {
+                    Variant::Sotw => DiscoveryResponse {
+                        resources: vec![wrapped],
+                        ..DiscoveryResponse::default()
+                    }
+                    .encode_to_vec(),
+                    Variant::Delta => DeltaDiscoveryResponse {
+                        resources: vec![resource],
+                        ..DeltaDiscoveryResponse::default()
+                    }
+                    .encode_to_vec(),
+                };
+                pipe.respond(&[bytes, &more].concat());
             }
             _ => pipe.respond(bytes),
         }

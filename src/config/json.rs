@@ -10,7 +10,7 @@ use prost_types::value::Kind as StructKind;
 use prost_types::{Any, Struct};
 
 use crate::proto::envoy::config::core::v3::Metadata;
-use crate::proto::{descriptor_pool, strip_type_url};
+use crate::proto::{descriptor_pool, duration, strip_type_url};
 
 /// `metadata` as it stands in an event.
 pub(crate) fn metadata(metadata: &Metadata) -> String {
@@ -204,8 +204,8 @@ fn write_well_known(out: &mut String, message: &DynamicMessage) -> Option<()> {
             array(out, &list.values, write_value);
         }
         "Duration" => {
-            let duration: prost_types::Duration = message.transcode_to().ok()?;
-            write_string(out, &duration.to_string());
+            let value: prost_types::Duration = message.transcode_to().ok()?;
+            write_string(out, &duration::json(&value));
         }
         "Timestamp" => {
             let timestamp: prost_types::Timestamp = message.transcode_to().ok()?;
@@ -341,6 +341,31 @@ mod tests {
         assert_eq!(
             out,
             r#""é\u0001\n\t\b\f\r\"\\/\u003c\u003e&'\u007f\u0080\u2028\ufeff😀\ud834\udd73""#
+        );
+    }
+
+    #[test]
+    fn what_has_no_normal_form_is_written_all_the_same() {
+        let typed = |seconds, nanos| {
+            let duration = prost_types::Duration { seconds, nanos };
+            let any = Any {
+                type_url: "type.googleapis.com/google.protobuf.Duration".to_owned(),
+                value: duration.encode_to_vec(),
+            };
+            metadata(&Metadata {
+                typed_filter_metadata: BTreeMap::from([("t".to_owned(), any)]),
+                ..Metadata::default()
+            })
+        };
+        let least = typed(i64::MIN, i32::MIN);
+        assert!(
+            least.contains("\"-9223372036854775810.147483648s\""),
+            "{least}"
+        );
+        let most = typed(i64::MAX, i32::MAX);
+        assert!(
+            most.contains("\"9223372036854775809.147483647s\""),
+            "{most}"
         );
     }
 

@@ -73,7 +73,7 @@ pub(super) fn decode_checked<M: prost::Message + prost::Name + Validate + Defaul
 
 /// A duration, unless the rules refuse it.
 pub(super) fn duration(message: &prost_types::Duration) -> Option<Duration> {
-    Duration::try_from(*message).ok()
+    crate::proto::duration::read(message).ok()
 }
 
 /// A timeout or an interval, unless it is unset or the rules refuse it. Below 1 ms it becomes 1 ms: Envoy

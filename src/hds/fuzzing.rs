@@ -1,7 +1,7 @@
 //! The pure parts as a stream would drive them, for fuzzers. There only with `--cfg fuzzing`.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use prost::Message as _;
 
@@ -13,21 +13,26 @@ use crate::proto::envoy::service::health::v3::{
 };
 use crate::registry::{Change, Registry};
 use crate::snapshot::Part;
-use crate::xds::Limits;
+use crate::xds::{Limits, Time};
 
 /// A stream, and what is known by it.
 #[derive(Debug)]
 pub struct Pipe {
     state: State,
     reporter: Reporter,
+    time: Time,
 }
 
 impl Pipe {
     /// A stream on which nothing was said.
-    pub fn new(registry: Registry, limits: Limits) -> Self {
+    pub fn new(registry: Registry, limits: Limits, now: Instant) -> Self {
         Self {
             state: State::new(registry, limits),
             reporter: Reporter::new(true, 1 << 16),
+            time: Time {
+                now,
+                wall: SystemTime::UNIX_EPOCH,
+            },
         }
     }
 
@@ -39,9 +44,7 @@ impl Pipe {
     /// The server says something, if it can be read at all. What the engine is told follows.
     pub fn specify(&mut self, bytes: &[u8]) -> Vec<Change> {
         if let Ok(specifier) = HealthCheckSpecifier::decode(bytes) {
-            let _ = self
-                .state
-                .handle_specifier(SystemTime::UNIX_EPOCH, &specifier);
+            let _ = self.state.handle_specifier(self.time, &specifier);
         }
         let mut changes = Vec::new();
         while let Some(action) = self.state.poll_action() {

@@ -104,10 +104,11 @@ impl Session<'_> {
         self.backoff.reset();
         self.stats.requests.inc();
         self.stats.connected.set(1);
-        let wall = clock::time().wall;
+        let time = clock::time();
+        let wall = time.wall;
         let (verdict, interval, actions) = self
             .off_runtime(move |core| {
-                let verdict = core.state.handle_specifier(wall, &specifier);
+                let verdict = core.state.handle_specifier(time, &specifier);
                 let actions: Vec<_> = std::iter::from_fn(|| core.state.poll_action()).collect();
                 (verdict, core.state.interval(), actions)
             })
@@ -145,11 +146,14 @@ impl Session<'_> {
 
     fn refused(&self, error: &ConfigError) {
         self.stats.errors.inc();
+        let (state, now) = (&mut lock(&self.client.core).state, clock::now());
         for fault in error.faults().take(LOGGED) {
-            tracing::warn!(path = %fault.path, reason = %fault.reason, "specifier refused in part");
+            if state.may_log(now) {
+                tracing::warn!(path = %fault.path, reason = %fault.reason, "specifier refused in part");
+            }
         }
         let more = error.faults().count().saturating_sub(LOGGED);
-        if more > 0 {
+        if more > 0 && state.may_log(now) {
             tracing::warn!(more, "more of the specifier is wrong");
         }
     }

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use prost::Message;
 use prost_types::Any;
@@ -18,9 +18,10 @@ use prost_types::Any;
 use super::layout::Layout;
 use crate::config::{ClusterConfig, ConfigError, Discovery, Warnings};
 use crate::proto::envoy::service::health::v3::{ClusterHealthCheck, HealthCheckSpecifier};
-use crate::proto::type_url;
+use crate::proto::{duration, type_url};
 use crate::registry::{Change, Registry, Update};
-use crate::xds::{ErrorState, Limits, Record};
+use crate::xds::quota::Quota;
+use crate::xds::{ErrorState, Limits, Record, Time, short};
 
 #[cfg(test)]
 mod tests;
@@ -29,8 +30,6 @@ mod tests;
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 /// Reports are not sent more often.
 pub(super) const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
-/// Clusters of a specifier of which it is logged what is odd.
-const LOGGED: usize = 16;
 /// Envoy cuts intervals to milliseconds; below that nothing is left.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -68,6 +67,7 @@ pub(super) struct State {
     actions: VecDeque<Action>,
     /// The last specifier of this stream was applied as a whole.
     whole: bool,
+    log: Quota,
 }
 
 /// A cluster, by the last good form and by the last refused one.
@@ -96,12 +96,18 @@ impl State {
             interval: INTERVAL,
             actions: VecDeque::new(),
             whole: false,
+            log: Quota::default(),
         }
     }
 
     /// What is to be done next, if anything. To be drained after each specifier.
     pub(super) fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Whether one more line of what is wrong may be logged.
+    pub(super) fn may_log(&mut self, now: Instant) -> bool {
+        self.log.allows(now)
     }
 
     /// How often reports are to be sent.
@@ -135,19 +141,20 @@ impl State {
         self.whole = false;
     }
 
-    /// Takes a specifier, which came at `wall`.
+    /// Takes a specifier, which came at `time`.
     pub(super) fn handle_specifier(
         &mut self,
-        wall: SystemTime,
+        time: Time,
         specifier: &HealthCheckSpecifier,
     ) -> Verdict {
+        let wall = time.wall;
         let interval = match interval(specifier) {
             Ok(interval) => interval,
             Err(error) => return Verdict::Refused(error),
         };
         let mut work = Work::default();
         for (index, message) in specifier.cluster_health_checks.iter().enumerate() {
-            self.read(index, message, &mut work);
+            self.read(time.now, index, message, &mut work);
         }
         let refused = std::mem::take(&mut work.refused);
         let errors = refused.iter().map(|refused| refused.error.clone());
@@ -179,7 +186,7 @@ impl State {
         }
     }
 
-    fn read(&self, index: usize, message: &ClusterHealthCheck, work: &mut Work) {
+    fn read(&mut self, now: Instant, index: usize, message: &ClusterHealthCheck, work: &mut Work) {
         let name: Arc<str> = message.cluster_name.as_str().into();
         if work.seen.len() >= self.limits.clusters {
             let most = self.limits.clusters;
@@ -192,16 +199,20 @@ impl State {
             return;
         }
         if !work.seen.insert(Arc::clone(&name)) {
-            tracing::warn!(
-                cluster = %name,
-                path = format_args!("cluster_health_checks[{index}].cluster_name"),
-                "is that of another cluster of this specifier, so this one is not read"
-            );
+            if self.log.allows(now) {
+                tracing::warn!(
+                    cluster = short(&name),
+                    path = format_args!("cluster_health_checks[{index}].cluster_name"),
+                    "is that of another cluster of this specifier, so this one is not read"
+                );
+            }
             return;
         }
-        let good = self.good(&name);
         let body = message.encode_to_vec();
-        if good.is_some() {
+        let good = self.good(&name);
+        let known = good.is_some();
+        let same = good.is_some_and(|good| good.body.value == body);
+        if known {
             work.order.push(Arc::clone(&name));
         }
         let hosts = message
@@ -209,7 +220,7 @@ impl State {
             .iter()
             .map(|group| group.endpoints.len());
         work.hosts += hosts.sum::<usize>();
-        if good.is_some_and(|good| good.body.value == body) {
+        if same {
             work.good += 1;
             return;
         }
@@ -217,9 +228,9 @@ impl State {
             type_url: type_url::<ClusterHealthCheck>(),
             value: body,
         };
-        match self.build(&name, message, work.hosts, work.built.len() >= LOGGED) {
+        match self.build(now, &name, message, work.hosts) {
             Ok((update, layout)) => {
-                if good.is_none() {
+                if !known {
                     work.order.push(Arc::clone(&name));
                 }
                 work.good += 1;
@@ -233,11 +244,11 @@ impl State {
     }
 
     fn build(
-        &self,
+        &mut self,
+        now: Instant,
         name: &str,
         message: &ClusterHealthCheck,
         hosts: usize,
-        quiet: bool,
     ) -> Result<(Update, Layout), ConfigError> {
         let named = self.limits.name(name);
         named.map_err(|error| error.at("cluster_name"))?;
@@ -248,8 +259,10 @@ impl State {
         let mut warnings = Warnings::default();
         let config = ClusterConfig::from_health_check(message, &mut warnings)
             .map_err(|error| with_checkers(error, &self.registry, message))?;
-        for warning in warnings.iter().take(if quiet { 0 } else { usize::MAX }) {
-            tracing::warn!(cluster = name, path = %warning.path, "{}", warning.reason);
+        for warning in warnings.iter() {
+            if self.log.allows(now) {
+                tracing::warn!(cluster = name, path = %warning.path, "{}", warning.reason);
+            }
         }
         let key: Arc<str> = format!("{KEY_PREFIX}{name}").into();
         let config = Arc::new(config.with_key(key));
@@ -371,13 +384,11 @@ fn with_checkers(
 
 /// How often to report.
 fn interval(specifier: &HealthCheckSpecifier) -> Result<Duration, ConfigError> {
-    let Some(message) = specifier.interval else {
+    let Some(message) = &specifier.interval else {
         return Ok(INTERVAL);
     };
-    let interval = Duration::try_from(message).map_err(|_| {
-        let reason = format!("Invalid duration: Expected positive duration, but is {message}");
-        ConfigError::new("interval", reason)
-    })?;
+    let read = duration::read(message);
+    let interval = read.map_err(|wrong| ConfigError::new("interval", wrong.to_string()))?;
     if interval < MILLISECOND {
         return Ok(INTERVAL);
     }

@@ -113,7 +113,7 @@ async fn a_specifier_resent_every_second_does_not_disturb_checks_every_three() {
     let mut state = State::new(registry, Limits::default());
     let text = specifier(&check(3, 3), &[1]);
     for _ in 0..30 {
-        let verdict = state.handle_specifier(clock::time().wall, &text);
+        let verdict = state.handle_specifier(clock::time(), &text);
         assert!(!matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
         while let Some(Action::Apply(Change::Cluster(update))) = state.poll_action() {
             engine.set_cluster(update, Origin::Hds).await.unwrap();
@@ -165,7 +165,7 @@ impl Model {
     }
 
     fn specify(&mut self, specifier: &HealthCheckSpecifier) {
-        let verdict = self.state.handle_specifier(clock::time().wall, specifier);
+        let verdict = self.state.handle_specifier(clock::time(), specifier);
         assert!(!matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
         while let Some(action) = self.state.poll_action() {
             let update = match action {

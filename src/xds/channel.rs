@@ -19,6 +19,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use super::backoff::Backoff;
 use crate::config::{At, ConfigError};
 use crate::host::Address;
+use crate::proto::duration;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::core::v3::Http2ProtocolOptions;
 use crate::proto::envoy::config::core::v3::grpc_service::TargetSpecifier;
@@ -279,8 +280,8 @@ fn read_header(header: &HeaderValue) -> Result<Entry, ConfigError> {
 
 fn read_backoff(retry: &RetryPolicy) -> (Duration, Duration) {
     let backoff = retry.retry_back_off.as_ref();
-    let base = backoff.and_then(|b| Duration::try_from(b.base_interval?).ok());
-    let max = backoff.and_then(|b| Duration::try_from(b.max_interval?).ok());
+    let base = backoff.and_then(|b| duration::read(&b.base_interval?).ok());
+    let max = backoff.and_then(|b| duration::read(&b.max_interval?).ok());
     match (base, max) {
         (None, _) => (Backoff::BASE, Backoff::MAX),
         (Some(base), Some(max)) => (base, max),

@@ -231,7 +231,9 @@ impl Driver {
         let own = own.and_then(|open| open.stream.service.message_bytes);
         let most = own.unwrap_or(self.client.options.limits.message_bytes);
         let reason = format!("the message has {length} bytes, but at most {most} are taken");
-        tracing::warn!(type_url, reason, "refused");
+        if lock(&self.client.state).may_log(clock::now()) {
+            tracing::warn!(type_url, reason, "refused");
+        }
         self.client.note(id, |of, wall| {
             of.answered(wall, type_url, version, Some(&reason));
         });
@@ -245,7 +247,9 @@ impl Driver {
         let answer = match result {
             Ok(answer) => answer,
             Err(error) => {
-                tracing::warn!(%error, "a file cannot be taken");
+                if lock(&self.client.state).may_log(clock::now()) {
+                    tracing::warn!(%error, "a file cannot be taken");
+                }
                 if self.client.cds == Some(id) {
                     self.client.stats.cds.failure();
                 }

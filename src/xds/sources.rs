@@ -10,6 +10,7 @@ use prost::Message;
 use super::channel::{Planes, Service};
 use super::subscription::Variant;
 use crate::config::{At, ConfigError};
+use crate::proto::duration;
 use crate::proto::envoy::config::core::v3::api_config_source::ApiType;
 use crate::proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use crate::proto::envoy::config::core::v3::{
@@ -323,6 +324,6 @@ fn read_file(message: &PathConfigSource) -> File {
         modify: directory.is_some_and(|directory| directory.watch_modify),
         poll: message
             .poll_interval
-            .and_then(|poll| Duration::try_from(poll).ok()),
+            .and_then(|poll| duration::read(&poll).ok()),
     }
 }

@@ -16,12 +16,14 @@ use prost_types::Any;
 
 use super::dump::{Connection, ErrorState, Record};
 use super::limits::Limits;
+use super::quota::Quota;
 use super::sources::{SourceId, Sources};
 use super::subscription::{Answer, Item, Verdict};
 use crate::config::{
     BindConfig, ClusterConfig, ConfigError, Discovery, DnsResolverConfig, Warnings,
 };
 use crate::host::Host;
+use crate::proto::duration;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use crate::registry::{Change, Registry, Update};
@@ -226,15 +228,21 @@ impl State {
             match deadline {
                 Deadline::FirstFetch(key) => self.first_fetch_ended(&key),
                 Deadline::ClusterExpires(name) => {
-                    tracing::warn!(cluster = %name, "time to live ended");
+                    if self.log.allows(time.now) {
+                        tracing::warn!(cluster = &*name, "time to live ended");
+                    }
                     self.remove_cluster(&name);
                 }
                 Deadline::EndpointsExpire(key) => {
-                    tracing::warn!(service_name = %key.1, "time to live ended");
+                    if self.log.allows(time.now) {
+                        tracing::warn!(service_name = &*key.1, "time to live ended");
+                    }
                     self.forget_endpoints(&key);
                 }
                 Deadline::EndpointsStale(key) => {
-                    tracing::warn!(service_name = %key.1, "endpoint_stale_after ended");
+                    if self.log.allows(time.now) {
+                        tracing::warn!(service_name = &*key.1, "endpoint_stale_after ended");
+                    }
                     self.endpoints_stale(&key);
                 }
             }
@@ -268,8 +276,14 @@ impl State {
         }
     }
 
-    /// Whether the name and the version of a resource can be kept.
+    /// Whether one more line of what is wrong may be logged.
+    pub(super) fn may_log(&mut self, now: Instant) -> bool {
+        self.log.allows(now)
+    }
+
+    /// Whether the name and the version of a resource can be kept, and its time is one.
     fn labelled(&self, item: &Item, version: &str) -> Result<(), ConfigError> {
+        time_to_live(item)?;
         if let Some(name) = &item.name {
             self.limits.name(name)?;
         }
@@ -308,38 +322,6 @@ impl State {
         if let Some(after) = after {
             self.deadlines.insert((after, what));
         }
-    }
-}
-
-/// How much may be logged of what is refused, so that a server which says nothing else fills no disk.
-#[derive(Debug, Default)]
-struct Quota {
-    since: Option<Instant>,
-    told: u32,
-    left_out: u64,
-}
-
-impl Quota {
-    /// Lines for each [`Quota::WINDOW`].
-    const LINES: u32 = 100;
-    const WINDOW: Duration = Duration::from_secs(10);
-
-    /// Whether one more line may be logged.
-    fn allows(&mut self, now: Instant) -> bool {
-        let over = |since| now.saturating_duration_since(since) >= Self::WINDOW;
-        if self.since.is_none_or(over) {
-            if self.left_out > 0 {
-                tracing::warn!(lines = self.left_out, "more was wrong than was logged");
-            }
-            *self = Self {
-                since: Some(now),
-                ..Self::default()
-            };
-        }
-        let allows = self.told < Self::LINES;
-        self.told += u32::from(allows);
-        self.left_out += u64::from(!allows);
-        allows
     }
 }
 
@@ -423,6 +405,14 @@ impl Refusals {
     }
 }
 
+/// How long a resource holds, if that is told.
+fn time_to_live(item: &Item) -> Result<Option<Duration>, ConfigError> {
+    match item.bad_ttl {
+        Some(wrong) => Err(ConfigError::new("ttl", wrong.to_string())),
+        None => Ok(item.ttl),
+    }
+}
+
 /// What stands for a resource that has no name.
 fn label(item: &Item, index: usize) -> String {
     match &item.name {
@@ -432,7 +422,7 @@ fn label(item: &Item, index: usize) -> String {
 }
 
 /// A name that is too long to be shown whole.
-fn short(name: &str) -> String {
+pub(crate) fn short(name: &str) -> String {
     let mut shown: String = name.chars().take(64).collect();
     if shown.len() < name.len() {
         shown.push_str("...");

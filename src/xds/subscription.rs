@@ -13,6 +13,7 @@ use std::time::Duration;
 use prost::{Message, Name};
 use prost_types::Any;
 
+use crate::proto::duration;
 use crate::proto::envoy::config::core::v3::Node;
 use crate::proto::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
@@ -138,6 +139,7 @@ pub struct Item {
     pub body: Option<Any>,
     /// For how long it holds unless it is given again; for good if none.
     pub ttl: Option<Duration>,
+    pub(super) bad_ttl: Option<duration::Wrong>,
 }
 
 impl From<DiscoveryResponse> for Answer {
@@ -424,12 +426,14 @@ impl From<Resource> for Item {
             Some(name) if resource.name.is_empty() => name.name,
             _ => resource.name,
         };
+        let ttl = resource.ttl.map(|ttl| duration::read(&ttl));
         Self {
             name: Some(name),
             aliases: resource.aliases,
             version: resource.version,
             body: resource.resource,
-            ttl: resource.ttl.and_then(|ttl| Duration::try_from(ttl).ok()),
+            ttl: ttl.as_ref().and_then(|ttl| ttl.ok()),
+            bad_ttl: ttl.and_then(|ttl| ttl.err()),
         }
     }
 }

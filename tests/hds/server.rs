@@ -77,6 +77,10 @@ impl Exchange {
         self.specifiers.send(Ok(specifier(yaml))).await.unwrap();
     }
 
+    pub(crate) async fn send_message(&self, specifier: HealthCheckSpecifier) {
+        self.specifiers.send(Ok(specifier)).await.unwrap();
+    }
+
     pub(crate) fn end(self, status: Status) {
         // A client that has gone does not need to be told.
         let _ = self.specifiers.try_send(Err(status));

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::server::{Bed, CHECK, Peer, all, cluster, shown};
+use crate::server::{Bed, CHECK, Peer, all, cluster, shown, specifier};
 use xds_health::engine::Origin;
 use xds_health::hds::Options;
 use xds_health::proto::envoy::service::health::v3::capability::Protocol;
+use xds_health::proto::prost_types;
 
 #[tokio::test]
 async fn a_stream_begins_with_who_asks_and_what_it_can_check() {
@@ -216,4 +217,31 @@ async fn the_flat_list_can_be_switched_off() {
         ),
         (0, 1)
     );
+}
+
+#[tokio::test]
+async fn an_interval_that_is_no_duration_spoils_its_specifier_and_nothing_else() {
+    let bed = Bed::new().await;
+    let peer = Peer::new(true).await;
+    let mut stream = bed.stream().await;
+    stream.request().await;
+    let text = all(&[cluster("a", CHECK, &[&peer])]);
+    stream.send(&text).await;
+    stream.until(&["a: HEALTHY"]).await;
+    let mut wrong = specifier(&text);
+    for (sent, seconds) in (1..).zip([i64::MIN, -1, i64::MAX]) {
+        wrong.interval = Some(prost_types::Duration { seconds, nanos: 0 });
+        stream.send_message(wrong.clone()).await;
+        while bed.stat("hds_delegate.errors") < sent {
+            stream.report().await;
+        }
+        let refused = bed.dump.connection().last_nack.unwrap().details;
+        assert!(
+            refused.starts_with("interval: Invalid duration: "),
+            "{refused}"
+        );
+    }
+    // On the same stream.
+    stream.send(&all(&[])).await;
+    stream.until(&[]).await;
 }

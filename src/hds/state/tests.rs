@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::text::Document;
+use crate::xds::clock;
 
 const CHECK: &str = r#"{timeout: 1s, interval: 1s, unhealthy_threshold: 2, healthy_threshold: 2, custom_health_check: {name: u, typed_config: {"@type": type.googleapis.com/envoy.extensions.health_checkers.udp.v3.UdpHealthCheck, send: {text: "70"}, receive: {text: "71"}}}}"#;
 
@@ -35,6 +36,34 @@ fn all(clusters: &[String]) -> String {
     format!("cluster_health_checks: [{}]", clusters.join(", "))
 }
 
+#[test]
+fn an_interval_is_one_or_it_spoils_its_specifier() {
+    let good = specifier(&all(&[good("a", &[1])]));
+    for seconds in [i64::MIN, i64::MIN + 1, -1, 0, 1, 9_223_372_036, i64::MAX] {
+        for nanos in [i32::MIN, -1, 0, 1_000_000, 1_000_000_000, i32::MAX] {
+            let interval = prost_types::Duration { seconds, nanos };
+            let mut bed = Bed::new();
+            let specifier = HealthCheckSpecifier {
+                interval: Some(interval),
+                ..good.clone()
+            };
+            match bed.0.handle_specifier(clock::time(), &specifier) {
+                Verdict::Applied(None) => {
+                    let told = duration::read(&interval).unwrap();
+                    let least = if told < MILLISECOND { INTERVAL } else { told };
+                    assert_eq!(bed.0.interval(), least.max(SHORTEST_INTERVAL));
+                }
+                Verdict::Refused(error) => {
+                    assert!(duration::read(&interval).is_err());
+                    let error = error.to_string();
+                    assert!(error.starts_with("interval: Invalid duration: "), "{error}");
+                }
+                other => panic!("{interval:?}: {other:?}"),
+            }
+        }
+    }
+}
+
 struct Bed(State);
 
 impl Bed {
@@ -51,10 +80,7 @@ impl Bed {
 
     /// The verdict and what is to be done.
     fn take(&mut self, yaml: &str) -> (String, Vec<String>) {
-        let verdict = match self
-            .0
-            .handle_specifier(SystemTime::UNIX_EPOCH, &specifier(yaml))
-        {
+        let verdict = match self.0.handle_specifier(clock::time(), &specifier(yaml)) {
             Verdict::Same => "same".to_owned(),
             Verdict::Applied(None) => "applied".to_owned(),
             Verdict::Applied(Some(error)) => format!("applied but {error}"),

@@ -5,11 +5,9 @@ use std::fmt::{self, Display};
 use prost_types::Duration;
 
 use super::{Faults, required};
+pub(crate) use crate::proto::duration::Length;
+use crate::proto::duration::read;
 use crate::validate::FieldPath;
-
-/// The longest `Duration` that Envoy takes, in whole seconds: it counts nanoseconds in an `i64`, and
-/// keeps a second of room.
-const MAX_SECONDS: i64 = 9_223_372_035;
 
 /// Bounds of a number, and of a duration.
 pub(crate) struct Bounds<T> {
@@ -48,24 +46,6 @@ impl DurationRules {
         gt: None,
         gte: None,
     };
-}
-
-/// A duration as it is compared and written: seconds, then nanoseconds.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-pub(crate) struct Length(pub(crate) i64, pub(crate) i32);
-
-impl Display for Length {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < 0 || self.1 < 0 {
-            f.write_str("-")?;
-        }
-        write!(f, "{}", self.0.unsigned_abs())?;
-        if self.1 != 0 {
-            let digits = format!("{:09}", self.1.unsigned_abs());
-            write!(f, ".{}", digits.trim_end_matches('0'))?;
-        }
-        f.write_str("s")
-    }
 }
 
 /// Checks a plain number, a set wrapper or a set oneof member.
@@ -123,26 +103,17 @@ pub(crate) fn duration(
     let Some(value) = value else {
         return required(!rules.required, at, faults);
     };
-    let length = Length(value.seconds, value.nanos);
     // As with Envoy, first whether it is a duration at all; the bounds of one that is not say nothing.
-    if length.0 < 0 || length.1 < 0 {
-        faults(at.fault(format!(
-            "Invalid duration: Expected positive duration, but is {length}"
-        )));
-    } else if length.0 > MAX_SECONDS {
-        faults(at.fault(format!("Invalid duration: Duration out-of-range: {length}")));
-    } else if length.1 > 999_999_999 {
-        let nanos = length.1;
-        faults(at.fault(format!(
-            "Invalid duration: Duration out-of-range: {nanos} nanoseconds"
-        )));
-    } else {
-        let bounds = Bounds {
-            lt: rules.lt,
-            lte: rules.lte,
-            gt: rules.gt,
-            gte: rules.gte,
-        };
-        number(length, &bounds, at, faults);
+    match read(value) {
+        Err(wrong) => faults(at.fault(wrong.to_string())),
+        Ok(_) => {
+            let bounds = Bounds {
+                lt: rules.lt,
+                lte: rules.lte,
+                gt: rules.gt,
+                gte: rules.gte,
+            };
+            number(Length::from(value), &bounds, at, faults);
+        }
     }
 }

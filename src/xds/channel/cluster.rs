@@ -1,11 +1,10 @@
 //! `envoy_grpc`: a control plane that a static cluster tells of.
 
-use std::time::Duration;
-
 use super::tls::Tls;
 use super::{Keepalive, Planes, Service, Target, unpack};
 use crate::config::{ClusterConfig, ConfigError, Discovery, Warnings};
 use crate::host::Address;
+use crate::proto::duration;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::core::v3::address;
 use crate::proto::envoy::config::core::v3::grpc_service::EnvoyGrpc;
@@ -53,7 +52,7 @@ pub(super) fn read(message: &EnvoyGrpc, planes: &Planes) -> Result<Service, Conf
     }
     service.http2 = http2;
     let timeout = cluster.connect_timeout;
-    if let Some(timeout) = timeout.and_then(|timeout| Duration::try_from(timeout).ok()) {
+    if let Some(timeout) = timeout.and_then(|timeout| duration::read(&timeout).ok()) {
         service.connect_timeout = timeout;
     }
     let bytes = message.max_receive_message_length;
@@ -95,9 +94,8 @@ fn http2(cluster: &Cluster, options: Option<&HttpProtocolOptions>) -> Option<Htt
 }
 
 fn read_keepalive(message: &KeepaliveSettings, default: Keepalive) -> Keepalive {
-    let read = |duration: Option<prost_types::Duration>| {
-        duration.and_then(|duration| Duration::try_from(duration).ok())
-    };
+    let read =
+        |field: Option<prost_types::Duration>| field.and_then(|field| duration::read(&field).ok());
     Keepalive {
         interval: read(message.interval).unwrap_or(default.interval),
         timeout: read(message.timeout).unwrap_or(default.timeout),

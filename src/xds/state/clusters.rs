@@ -16,7 +16,13 @@ impl State {
                 let name = item.name.as_deref().unwrap_or_default();
                 if let Some((name, _)) = self.clusters.get_key_value(name) {
                     let name = Arc::clone(name);
-                    self.set_cluster_expiry(time, &name, item.ttl);
+                    match time_to_live(item) {
+                        Ok(ttl) => self.set_cluster_expiry(time, &name, ttl),
+                        Err(error) => {
+                            let key = item.name.as_deref();
+                            self.refuse(time, &mut refusals, &label, key, &error);
+                        }
+                    }
                     seen.insert(name);
                 }
                 continue;

@@ -43,7 +43,7 @@ impl State {
             self.changes.push_back(change);
         }
         if is_new {
-            let timeout = timeout.and_then(|timeout| Duration::try_from(timeout).ok());
+            let timeout = timeout.and_then(|timeout| duration::read(&timeout).ok());
             watched.timed = timeout.is_none_or(|timeout| !timeout.is_zero());
             let timeout = timeout.filter(|t| !t.is_zero()).unwrap_or(FIRST_FETCH);
             let at = time.now.checked_add(timeout);
@@ -94,7 +94,13 @@ impl State {
             let by_name = || self.key_of(source, item);
             let Some(body) = &item.body else {
                 if let Some(key) = by_name() {
-                    self.set_endpoints_expiry(time, &key, item.ttl);
+                    match time_to_live(item) {
+                        Ok(ttl) => self.set_endpoints_expiry(time, &key, ttl),
+                        Err(error) => {
+                            let name = item.name.as_deref();
+                            self.refuse(time, &mut refusals, &label, name, &error);
+                        }
+                    }
                 }
                 continue;
             };
@@ -408,7 +414,7 @@ impl State {
     fn set_stale_after(&mut self, time: Time, key: &Key, assignment: &ClusterLoadAssignment) {
         let policy = assignment.policy.as_ref();
         let after = policy.and_then(|policy| policy.endpoint_stale_after);
-        let after = after.and_then(|after| Duration::try_from(after).ok());
+        let after = after.and_then(|after| duration::read(&after).ok());
         // As with Envoy, less than a millisecond is none.
         let after = after.filter(|after| *after >= Duration::from_millis(1));
         let Some(watched) = self.watched.get_mut(key) else {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::text::Document;
 use crate::proto::envoy::config::core::v3::ApiConfigSource;
+use crate::proto::envoy::service::discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse};
 use crate::proto::type_url;
 
 mod growth;
@@ -432,6 +433,99 @@ fn what_is_given_for_a_time_goes_unless_it_is_given_again() {
     assert_eq!(state.poll_all(), "");
     state.handle_timeout(time(9));
     assert_eq!(state.poll_all(), "-a <a");
+}
+
+/// All that a duration can be on the wire.
+fn durations() -> impl Iterator<Item = prost_types::Duration> {
+    let seconds = [i64::MIN, i64::MIN + 1, -1, 0, 5, 9_223_372_036, i64::MAX];
+    let nanos = [i32::MIN, -1, 0, 1_000_000_000, i32::MAX];
+    seconds
+        .into_iter()
+        .flat_map(move |seconds| nanos.map(|nanos| prost_types::Duration { seconds, nanos }))
+}
+
+#[test]
+fn a_time_to_live_that_is_none_spoils_its_resource_only() {
+    use crate::proto::envoy::service::discovery::v3::Resource;
+
+    for ttl in durations() {
+        let mut state = state();
+        let wrapped = |name: &str, ttl| {
+            body(&Resource {
+                name: name.to_owned(),
+                ttl,
+                resource: Some(eds(name, "00", "")),
+                ..Resource::default()
+            })
+        };
+        let answer: Answer = DiscoveryResponse {
+            type_url: type_url::<Cluster>(),
+            resources: vec![wrapped("a", Some(ttl)), wrapped("b", None)],
+            ..DiscoveryResponse::default()
+        }
+        .into();
+        let good = duration::read(&ttl).is_ok();
+        let error = state.handle_clusters(time(0), &answer).error;
+        let told = error
+            .as_deref()
+            .is_none_or(|error| error.starts_with("a: ttl: Invalid duration: "));
+        assert!(error.is_none() == good && told, "{ttl:?}: {error:?}");
+        let taken = if good { "+a +b >a >b" } else { "+b >b" };
+        assert_eq!(state.poll_all(), taken, "{ttl:?}");
+
+        // The life of what is there is prolonged by none.
+        let prolonged: Answer = DeltaDiscoveryResponse {
+            resources: vec![Resource {
+                name: "b".to_owned(),
+                ttl: Some(ttl),
+                ..Resource::default()
+            }],
+            ..DeltaDiscoveryResponse::default()
+        }
+        .into();
+        let error = state.handle_clusters(time(0), &prolonged).error;
+        assert_eq!(error.is_none(), good, "{ttl:?}: {error:?}");
+        let ads = state.sources.ads().unwrap();
+        let error = state.handle_endpoints(time(0), ads, &prolonged).error;
+        assert_eq!(error.is_none(), good, "{ttl:?}: {error:?}");
+    }
+}
+
+#[test]
+fn no_duration_in_a_resource_does_more_than_spoil_it() {
+    use crate::proto::envoy::config::core::v3::ConfigSource;
+    use prost_types::Duration as Message;
+
+    let set: [fn(&mut Cluster, Option<Message>); 5] = [
+        |cluster, value| cluster.connect_timeout = value,
+        |cluster, value| cluster.health_checks[0].timeout = value,
+        |cluster, value| cluster.health_checks[0].interval_jitter = value,
+        |cluster, value| cluster.dns_refresh_rate = value,
+        |cluster, value| {
+            let eds = cluster.eds_cluster_config.as_mut().unwrap();
+            let source: &mut ConfigSource = eds.eds_config.as_mut().unwrap();
+            source.initial_fetch_timeout = value;
+        },
+    ];
+    for value in durations() {
+        for set in set {
+            let mut cluster = Cluster::decode(&*eds("a", "00", "").value).unwrap();
+            set(&mut cluster, Some(value));
+            // It is taken or refused; either way there is an answer.
+            let answer = whole("1", [body(&cluster), eds("b", "00", "")]);
+            let error = state().handle_clusters(time(0), &answer).error;
+            let told = error
+                .as_deref()
+                .is_none_or(|error| error.starts_with("a: "));
+            assert!(told, "{value:?}: {error:?}");
+        }
+        let mut state = state();
+        state.clusters(&whole("1", [eds("a", "00", "")])).unwrap();
+        let mut message = ClusterLoadAssignment::decode(&*assignment("a", &[1]).value).unwrap();
+        message.policy.get_or_insert_default().endpoint_stale_after = Some(value);
+        let ads = state.sources.ads().unwrap();
+        state.handle_endpoints(time(0), ads, &whole("1", [body(&message)]));
+    }
 }
 
 #[test]

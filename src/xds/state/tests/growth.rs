@@ -180,15 +180,3 @@ fn sources_that_nobody_asks_are_forgotten() {
     state.clusters(&whole("3", [])).unwrap();
     assert_eq!(state.sources.len(), 1);
 }
-
-#[test]
-fn logs_of_what_is_wrong_have_an_end() {
-    let mut quota = Quota::default();
-    let start = time(0).now;
-    let told = (0..1_000).filter(|_| quota.allows(start)).count();
-    assert_eq!(told, 100);
-    assert_eq!(quota.left_out, 900);
-    assert!(!quota.allows(start + Duration::from_secs(9)));
-    assert!(quota.allows(start + Duration::from_secs(10)));
-    assert_eq!(quota.left_out, 0);
-}
