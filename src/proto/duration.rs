@@ -147,7 +147,7 @@ mod tests {
             let nanos = if seconds < 0 { -nanos } else { nanos };
             let message = message(seconds, nanos);
             prop_assert_eq!(json(&message), message.to_string());
-            if seconds >= 0 && seconds <= MAX_SECONDS {
+            if (0..=MAX_SECONDS).contains(&seconds) {
                 let known = Duration::try_from(message).ok();
                 prop_assert_eq!(read(&message).ok(), known);
             }
