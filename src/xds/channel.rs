@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use prost::{Message, Name};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream};
 use tonic::metadata::{Ascii, Binary, MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -32,12 +33,18 @@ mod tls;
 use tls::Tls;
 pub(crate) use tls::TlsError;
 
-/// HTTP/2 pings, by which a connection that nobody answers on is found; where the cluster's
-/// `connection_keepalive` does not say otherwise.
-const KEEPALIVE: Keepalive = Keepalive {
-    interval: Duration::from_secs(30),
-    timeout: Duration::from_secs(10),
+/// By what a connection that nobody answers on is found, where the cluster's `tcp_keepalive` does not say
+/// otherwise. HTTP/2 pings are only for who asks for them by `connection_keepalive`: a gRPC server takes one every
+/// five minutes unless told otherwise, and ends the connections of who sends more. What kernels send each other no
+/// server minds.
+const PROBES: Probes = Probes {
+    idle: Duration::from_secs(30),
+    interval: Duration::from_secs(10),
+    count: 3,
 };
+
+/// `timeout` where a `connection_keepalive` has none.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `connect_timeout` where a cluster has none.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,7 +60,8 @@ pub(crate) struct Service {
     targets: Vec<Target>,
     authority: String,
     tls: Option<Tls>,
-    keepalive: Keepalive,
+    probes: Probes,
+    keepalive: Option<Keepalive>,
     http2: Http2ProtocolOptions,
     connect_timeout: Duration,
     metadata: Vec<Entry>,
@@ -74,6 +82,28 @@ enum Target {
 struct Keepalive {
     interval: Duration,
     timeout: Duration,
+}
+
+/// Keepalive of TCP: when the kernel asks whether the other end is still there, and gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Probes {
+    idle: Duration,
+    interval: Duration,
+    count: u32,
+}
+
+impl Probes {
+    /// What has not been acknowledged for as long as it takes to find a silent connection ends it as well.
+    fn set(&self, stream: &TcpStream) -> io::Result<()> {
+        let socket = SockRef::from(stream);
+        let keepalive = TcpKeepalive::new()
+            .with_time(self.idle)
+            .with_interval(self.interval)
+            .with_retries(self.count);
+        socket.set_tcp_keepalive(&keepalive)?;
+        let whole = self.idle + self.interval * self.count;
+        socket.set_tcp_user_timeout(Some(whole))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -139,7 +169,8 @@ impl Service {
             targets: Vec::new(),
             authority: authority.to_owned(),
             tls: None,
-            keepalive: KEEPALIVE,
+            probes: PROBES,
+            keepalive: None,
             http2: Http2ProtocolOptions::default(),
             connect_timeout: CONNECT_TIMEOUT,
             metadata: Vec::new(),
@@ -211,15 +242,19 @@ impl Service {
         let endpoint = Endpoint::from_static("http://control-plane")
             .origin(origin)
             .connect_timeout(self.connect_timeout)
-            .http2_keep_alive_interval(self.keepalive.interval)
-            .keep_alive_timeout(self.keepalive.timeout)
-            .keep_alive_while_idle(true)
             .initial_stream_window_size(windows.initial_stream_window_size)
             .initial_connection_window_size(windows.initial_connection_window_size);
-        let target = address.clone();
+        let endpoint = match self.keepalive {
+            Some(keepalive) => endpoint
+                .http2_keep_alive_interval(keepalive.interval)
+                .keep_alive_timeout(keepalive.timeout)
+                .keep_alive_while_idle(true),
+            None => endpoint,
+        };
+        let (target, probes) = (address.clone(), self.probes);
         let connector = tower::service_fn(move |_: Uri| {
             let (target, tls) = (target.clone(), tls.clone());
-            async move { open(&target, tls).await.map(TokioIo::new) }
+            async move { open(&target, probes, tls).await.map(TokioIo::new) }
         });
         let connected = endpoint.connect_with_connector(connector).await;
         connected.map_err(|error| ConnectError::Address(address.to_string(), error))
@@ -227,11 +262,16 @@ impl Service {
 }
 
 /// A connection that HTTP/2 can be spoken on.
-async fn open(address: &Address, tls: Option<tls::Client>) -> io::Result<Box<dyn Io>> {
+async fn open(
+    address: &Address,
+    probes: Probes,
+    tls: Option<tls::Client>,
+) -> io::Result<Box<dyn Io>> {
     let plain: Box<dyn Io> = match address {
         Address::Ip(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
+            probes.set(&stream)?;
             Box::new(stream)
         }
         Address::Pipe(path) => Box::new(open_pipe(path).await?),

@@ -1,7 +1,9 @@
 //! `envoy_grpc`: a control plane that a static cluster tells of.
 
+use std::time::Duration;
+
 use super::tls::Tls;
-use super::{Keepalive, Planes, Service, Target, unpack};
+use super::{Keepalive, PING_TIMEOUT, Planes, Probes, Service, Target, unpack};
 use crate::config::{ClusterConfig, ConfigError, Discovery, Warnings};
 use crate::host::Address;
 use crate::proto::duration;
@@ -10,7 +12,9 @@ use crate::proto::envoy::config::core::v3::address;
 use crate::proto::envoy::config::core::v3::grpc_service::EnvoyGrpc;
 use crate::proto::envoy::config::core::v3::socket_address::PortSpecifier;
 use crate::proto::envoy::config::core::v3::transport_socket::ConfigType;
-use crate::proto::envoy::config::core::v3::{Http2ProtocolOptions, KeepaliveSettings};
+use crate::proto::envoy::config::core::v3::{
+    Http2ProtocolOptions, KeepaliveSettings, TcpKeepalive,
+};
 use crate::proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use crate::proto::envoy::extensions::transport_sockets::raw_buffer::v3::RawBuffer;
 use crate::proto::envoy::extensions::transport_sockets::tls::v3::UpstreamTlsContext;
@@ -47,8 +51,10 @@ pub(super) fn read(message: &EnvoyGrpc, planes: &Planes) -> Result<Service, Conf
     let upstream = options.and_then(|options| options.upstream_http_protocol_options);
     service.tls = tls(cluster, authority, upstream.as_ref())
         .map_err(|error| within(name, &error.at("transport_socket")))?;
-    if let Some(keepalive) = &http2.connection_keepalive {
-        service.keepalive = read_keepalive(keepalive, service.keepalive);
+    service.keepalive = http2.connection_keepalive.as_ref().and_then(read_keepalive);
+    let connection = cluster.upstream_connection_options.as_ref();
+    if let Some(probes) = connection.and_then(|connection| connection.tcp_keepalive.as_ref()) {
+        service.probes = read_probes(probes, service.probes);
     }
     service.http2 = http2;
     let timeout = cluster.connect_timeout;
@@ -93,12 +99,28 @@ fn http2(cluster: &Cluster, options: Option<&HttpProtocolOptions>) -> Option<Htt
     }
 }
 
-fn read_keepalive(message: &KeepaliveSettings, default: Keepalive) -> Keepalive {
+/// None without an interval, as with Envoy.
+fn read_keepalive(message: &KeepaliveSettings) -> Option<Keepalive> {
     let read =
         |field: Option<prost_types::Duration>| field.and_then(|field| duration::read(&field).ok());
-    Keepalive {
-        interval: read(message.interval).unwrap_or(default.interval),
-        timeout: read(message.timeout).unwrap_or(default.timeout),
+    Some(Keepalive {
+        interval: read(message.interval)?,
+        timeout: read(message.timeout).unwrap_or(PING_TIMEOUT),
+    })
+}
+
+/// The kernel takes no zeros, and nothing beyond 32,767 seconds and 127 probes.
+fn read_probes(message: &TcpKeepalive, default: Probes) -> Probes {
+    let seconds = |value: Option<u32>, default| match value {
+        Some(value) => Duration::from_secs(value.clamp(1, 32_767).into()),
+        None => default,
+    };
+    Probes {
+        idle: seconds(message.keepalive_time, default.idle),
+        interval: seconds(message.keepalive_interval, default.interval),
+        count: message
+            .keepalive_probes
+            .map_or(default.count, |count| count.clamp(1, 127)),
     }
 }
 
