@@ -33,8 +33,8 @@ pub trait CheckerFactory: Send + Sync {
     ///
     /// # Panics
     ///
-    /// It should not: unlike a panic of an attempt, one from here goes to whoever called
-    /// [`Registry::build`](crate::registry::Registry::build).
+    /// It should not. If it does, the configuration is refused by
+    /// [`Registry::build`](crate::registry::Registry::build), and nothing else is spoilt by it.
     fn create(&self, value: &[u8]) -> Result<Arc<dyn Checker>, ConfigError>;
 
     /// A serialized `google.protobuf.FileDescriptorSet` that holds the message and all that it names, so that it can

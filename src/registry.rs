@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use prost_reflect::{DescriptorPool, MessageDescriptor};
@@ -168,7 +169,7 @@ impl Registry {
             CheckerConfig::BuiltIn { field, config } => {
                 let message = config.type_url.rsplit('/').next().unwrap_or_default();
                 match self.checkers.get(message) {
-                    Some(factory) => factory.create(&config.value).at(field),
+                    Some(factory) => guarded(|| factory.create(&config.value)).at(field),
                     None => {
                         let known: Vec<&str> = self.checkers.keys().map(String::as_str).collect();
                         let reason = format!(
@@ -184,7 +185,7 @@ impl Registry {
 
     fn custom(&self, config: &TypedConfig) -> Result<Arc<dyn Checker>, ConfigError> {
         find(&self.checkers, config, |factory| factory.descriptor_set())
-            .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
+            .and_then(|(factory, held)| guarded(|| factory.create(&held.value)).at(held.path))
             .at("custom_health_check.typed_config")
     }
 
@@ -236,7 +237,7 @@ impl Registry {
                 continue;
             };
             let built = find(&self.sinks, config, |factory| factory.descriptor_set())
-                .and_then(|(factory, held)| factory.create(&held.value).at(held.path))
+                .and_then(|(factory, held)| guarded(|| factory.create(&held.value)).at(held.path))
                 .at("typed_config")
                 .at_index("event_logger", index);
             sinks.extend(errors.note(built));
@@ -245,7 +246,7 @@ impl Registry {
             let config = FileSinkFactory::config(path);
             let built = match self.sinks.get(FileSinkFactory::MESSAGE_NAME) {
                 // The field is named alike in the sink's own configuration.
-                Some(factory) => factory.create(&config),
+                Some(factory) => guarded(|| factory.create(&config)),
                 None => Err(ConfigError::new(
                     "event_log_path",
                     "no file sink is built in",
@@ -255,6 +256,19 @@ impl Registry {
         }
         errors.finish(sinks)
     }
+}
+
+/// What a factory makes. That it panics is a fault of what it is given: a server may have sent it.
+fn guarded<T>(make: impl FnOnce() -> Result<T, ConfigError>) -> Result<T, ConfigError> {
+    catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let reason = format!(
+            "its factory panicked: {}",
+            text.unwrap_or("nobody knows why")
+        );
+        Err(ConfigError::new("", reason))
+    })
 }
 
 /// The factory for what `config` holds, and the message for it.

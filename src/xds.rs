@@ -181,6 +181,11 @@ impl Client {
 
     /// Follows the control planes, and tells what follows in `changes`, until nobody takes them. Must run
     /// within a tokio runtime that has I/O and time enabled.
+    ///
+    /// # Panics
+    ///
+    /// Never, as far as is known. Should it, in whichever of its tasks, this panics too: the `JoinHandle` of the task
+    /// that it runs in tells, and `changes` is closed.
     pub async fn run(self, changes: mpsc::Sender<Change>) {
         Driver::new(self, changes).run().await;
     }

@@ -39,6 +39,9 @@ use xds_health::registry::Registry;
 use xds_health::stats::{Stats, Value};
 use xds_health::xds::{self, Client, Dump};
 
+/// A payload at which the factory panics.
+const PANICS: &str = "dead";
+
 /// Makes one scripted checker of whatever is configured; a text that is not hex is refused.
 struct Factory(Scripted);
 
@@ -49,6 +52,10 @@ impl CheckerFactory for Factory {
 
     fn create(&self, value: &[u8]) -> Result<Arc<dyn Checker>, ConfigError> {
         xds_health::checker::udp::UdpFactory.create(value)?;
+        let panics = value
+            .windows(PANICS.len())
+            .any(|part| part == PANICS.as_bytes());
+        assert!(!panics, "as the test says");
         Ok(Arc::new(self.0.clone()))
     }
 }

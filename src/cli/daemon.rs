@@ -17,9 +17,13 @@ use crate::registry::Change;
 use crate::stats::Stats;
 use crate::xds::Client;
 
+mod parts;
 mod port;
 mod reload;
+#[cfg(test)]
+mod tests;
 
+use parts::{Lost, Parts};
 use port::AdminPort;
 pub(super) use reload::Reloaded;
 
@@ -33,6 +37,7 @@ const CHANGES: usize = 64;
 pub(super) struct Daemon {
     engine: Engine,
     resolver: dns::Resolver,
+    parts: Parts,
     admin: Option<SocketAddr>,
     /// The admin port, which goes on while the sender is there.
     served: Option<JoinHandle<()>>,
@@ -84,10 +89,18 @@ impl Daemon {
             resolver.set_cluster(&config).await;
         }
         let dump = client.dump();
-        tokio::spawn(follow(client, resolver.clone(), from_dns, engine.clone()));
+        let mut parts = Parts::default();
+        parts.spawn(
+            "who follows control planes and name servers",
+            follow(client, resolver.clone(), from_dns, engine.clone()),
+        );
         let hds_dump = hds.as_ref().map(crate::hds::Client::dump);
         if let Some(hds) = hds {
-            tokio::spawn(hds.run(engine.clone()));
+            let run = hds.run(engine.clone());
+            parts.spawn("the client of the health discovery service", async {
+                run.await;
+                Ok(())
+            });
         }
         let admin = listener.as_ref().and_then(AdminPort::address);
         let (stop, mut stopping) = watch::channel(());
@@ -111,6 +124,7 @@ impl Daemon {
         Ok(Self {
             engine,
             resolver,
+            parts,
             admin,
             served,
             stop,
@@ -120,6 +134,11 @@ impl Daemon {
 
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Waits until a part of it is lost, without which what is shown would be old and nobody would know.
+    pub(super) async fn broken(&mut self) -> io::Error {
+        self.parts.lost().await
     }
 
     /// Where the admin port is, if it is one of TCP.
@@ -148,21 +167,24 @@ async fn follow(
     resolver: dns::Resolver,
     mut from_dns: mpsc::Receiver<Change>,
     engine: Engine,
-) {
+) -> Result<(), Lost> {
     let (changes, mut told) = mpsc::channel(CHANGES);
     tokio::spawn(client.run(changes));
     loop {
+        // As long as its changes are taken, neither ends by itself.
         let done = tokio::select! {
-            Some(change) = told.recv() => {
+            change = told.recv() => {
+                let change = change.ok_or(Lost("the client of the control planes"))?;
                 let done = engine.apply(change.clone()).await;
                 resolver.apply(&change).await;
                 done
             }
-            Some(change) = from_dns.recv() => engine.apply(change).await,
-            else => return,
+            change = from_dns.recv() => {
+                engine.apply(change.ok_or(Lost("the resolver of names"))?).await
+            }
         };
         if done.is_err() {
-            return;
+            return Ok(());
         }
     }
 }

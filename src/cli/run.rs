@@ -123,6 +123,7 @@ async fn serve(
         let told = tokio::select! {
             told = signals.next() => told,
             () = engine.broken() => return Err(io::Error::other("a shard has panicked")),
+            error = daemon.broken() => return Err(error),
             () = controls.told_to_quit() => Told::Stop,
         };
         match told {

@@ -42,7 +42,8 @@ impl Resolver {
     /// It counts in `stats`, and sends what it finds out to `changes`: [`Change::Hosts`] when a cluster has
     /// other hosts than before, and [`Change::HostsUnavailable`] when none of its names could be resolved at
     /// first. While `changes` is full, lookups go on, and what becomes of them is told at once when there is
-    /// room. The resolver ends when the receiver of `changes` is gone.
+    /// room. The resolver ends when the receiver of `changes` is gone. Should it panic, `changes` is closed
+    /// while there still is a handle of it.
     ///
     /// # Panics
     ///

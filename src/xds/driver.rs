@@ -117,8 +117,13 @@ impl Driver {
                 }
             };
             tokio::select! {
-                // So that tasks that have ended are not kept.
-                Some(_) = self.tasks.join_next() => (),
+                // So that tasks that have ended are not kept. What they follow would be followed no more if one
+                // panicked.
+                Some(ended) = self.tasks.join_next() => {
+                    if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+                        std::panic::resume_unwind(panic);
+                    }
+                }
                 event = self.inputs.recv() => match event {
                     Some((id, event)) => self.handle_event(id, event),
                     None => return,

@@ -11,6 +11,7 @@
 
 #[cfg(feature = "dns")]
 pub mod dns_server;
+pub mod panics;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;

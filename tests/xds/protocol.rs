@@ -301,3 +301,33 @@ async fn what_cannot_be_followed_is_refused_by_name() {
         "dynamic_resources.cds_config.path_config_source.path: \"/no/such\" does not exist",
     );
 }
+
+#[tokio::test]
+async fn a_factory_that_panics_spoils_what_it_was_given_and_nothing_else() {
+    let (mut plane, address) = ControlPlane::start().await;
+    let daemon = Daemon::start(&bootstrap(&ads("GRPC"), address, H2));
+    let mut stream = plane.stream().await;
+    stream.sotw().await;
+    let bad = eds_from("bad", PANICS, "ads: {}");
+    stream.say(CLUSTER, "1", vec![bad, eds("good")]).await;
+    let refused = loop {
+        let request = stream.sotw().await;
+        if let Some(detail) = request.error_detail {
+            break detail.message;
+        }
+    };
+    assert_eq!(
+        refused,
+        "bad: health_checks[0].custom_health_check.typed_config: its factory panicked: as the test says"
+    );
+    daemon
+        .when(|daemon| daemon.engine.cluster("good").is_some())
+        .await;
+    // On the same stream.
+    stream
+        .say(CLUSTER, "2", vec![eds("good"), eds("more")])
+        .await;
+    daemon
+        .when(|daemon| daemon.engine.cluster("more").is_some())
+        .await;
+}

@@ -296,3 +296,18 @@ async fn the_dump_tells_how_it_goes_with_the_server() {
     let again = of();
     assert!(again.open && again.since > connection.since && again.last_nack.is_some());
 }
+
+#[tokio::test]
+async fn a_client_of_which_a_stream_panics_panics_too() {
+    let (_plane, address) = ControlPlane::start().await;
+    let _panics = common::panics::at("stream opened");
+    let mut daemon = Daemon::start(&bootstrap(&ads("GRPC"), address, H2));
+    let panicked = async {
+        loop {
+            if let Err(error) = daemon.tasks.join_next().await.unwrap() {
+                return error.is_panic();
+            }
+        }
+    };
+    assert!(within(panicked).await);
+}
