@@ -436,3 +436,41 @@ fn paths_are_found_in_every_form() {
     assert!(source.names("std::fs") && source.names("Instant::now"));
     assert!(!source.names("std::thread") && !source.names("elapsed"));
 }
+
+/// In JSON a field `message` would be a second one of that name: the first is the event's own text.
+#[test]
+fn no_event_of_the_log_has_two_messages() {
+    let mut events = 0;
+    for source in sources() {
+        for (at, window) in source.tokens.windows(5).enumerate() {
+            let [tracing, colons, level, bang, open] = window else {
+                continue;
+            };
+            let levels = ["error", "warn", "info", "debug", "trace"];
+            let is_event = (
+                tracing.as_str(),
+                colons.as_str(),
+                bang.as_str(),
+                open.as_str(),
+            ) == ("tracing", "::", "!", "(")
+                && levels.contains(&level.as_str());
+            if !is_event {
+                continue;
+            }
+            events += 1;
+            let inside = &source.tokens[at + 5..];
+            let mut depth = 1;
+            for (at, token) in inside.iter().enumerate() {
+                depth += i32::from(token == "(") - i32::from(token == ")");
+                if depth == 0 {
+                    break;
+                }
+                let field = at == 0 || inside[at - 1] == "," || inside[at - 1] == "%";
+                let next = inside.get(at + 1).map(String::as_str);
+                let name = token == "message" && matches!(next, Some("=" | ","));
+                assert!(!(depth == 1 && field && name), "{}", source.path.display());
+            }
+        }
+    }
+    assert!(events > 50, "{events}");
+}

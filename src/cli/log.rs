@@ -11,6 +11,10 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use super::{LogArgs, LogFormat};
 use crate::admin::LogLevel;
 
+mod lines;
+
+use lines::Lines;
+
 /// Modules whose log lines can be chosen by themselves.
 const MODULES: [&str; 7] = ["admin", "cli", "dns", "engine", "feed", "hds", "xds"];
 /// Lines that may wait to be written.
@@ -39,7 +43,7 @@ pub(super) fn install(args: &LogArgs) -> Result<(Logs, WorkerGuard), String> {
         .finish(std::io::stderr());
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(writer)
+        .with_writer(Lines::new(writer, args.log_format))
         // It would tell of a line that could not be written by writing another, and panics if that fails as well.
         .log_internal_errors(false)
         .with_ansi(false);

@@ -390,12 +390,12 @@ pub(super) fn guard<T>(f: impl FnOnce() -> T) -> Option<T> {
 }
 
 fn report(panic: &(dyn Any + Send)) {
-    let message = panic
+    let panic = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("of unknown kind");
-    tracing::error!(message, "checker or event sink panicked");
+    tracing::error!(panic, "checker or event sink panicked");
 }
 
 #[cfg(test)]
