@@ -6,8 +6,8 @@
 //! many endpoints is done on the runtime's threads for blocking work, so no check waits for it.
 //!
 //! Checks do not depend on the stream: while it is gone they go on, and reports resume on the next one, after
-//! a specifier. Streams are opened again after a wait that grows, up to a cap, and begins anew once a server
-//! has sent a specifier.
+//! a specifier. Streams are opened again after a wait that grows, up to a cap, and begins anew after a stream that
+//! lasted and on which the server has sent a specifier.
 //!
 //! # Reports
 //!
@@ -236,6 +236,10 @@ impl Client {
 
     /// Has `engine` check what the server asks for, and reports, until the engine has ended. Must run within a
     /// tokio runtime that has I/O and time enabled. Where it is dropped, the checks go on.
+    ///
+    /// # Panics
+    ///
+    /// Never, as far as is known. Should it, the `JoinHandle` of the task that it runs in tells.
     pub async fn run(self, engine: Engine) {
         let stats = Arc::clone(engine.stats());
         stats.hds.use_them();
@@ -245,10 +249,12 @@ impl Client {
             client: &self,
             engine: &engine,
             stats: &stats.hds,
-            backoff: Backoff::new(base, max, seed),
+            answered: false,
         };
+        let mut backoff = Backoff::new(base, max, seed);
         let (mut turn, name) = (0, &self.service.name);
         loop {
+            let mut wait = None;
             match self.service.connect(&mut turn).await {
                 Err(error) => {
                     tracing::warn!(control_plane = %name, %error, "cannot connect");
@@ -256,6 +262,8 @@ impl Client {
                 Ok(channel) => {
                     let bytes = self.options.limits.message_bytes;
                     let wire = Wire::new(&self.service, channel, bytes);
+                    session.answered = false;
+                    let since = clock::now();
                     let ended = match self.fetch {
                         None => session.exchange(wire).await,
                         Some(delay) => session.poll(wire, delay).await,
@@ -263,6 +271,8 @@ impl Client {
                     let Ok(status) = ended else {
                         return;
                     };
+                    let lived = clock::now().saturating_duration_since(since);
+                    wait = Some(backoff.after(lived, session.answered));
                     tracing::warn!(
                         control_plane = %name,
                         code = ?status.code(),
@@ -278,7 +288,7 @@ impl Client {
                 core.state.handle_stream_closed();
                 core.connection.set_open(false, clock::time().wall);
             }
-            tokio::time::sleep(session.backoff.next()).await;
+            tokio::time::sleep(wait.unwrap_or_else(|| backoff.next())).await;
         }
     }
 }

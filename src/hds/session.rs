@@ -15,7 +15,7 @@ use crate::engine::{Ended, Engine, Origin};
 use crate::proto::envoy::service::health::v3::HealthCheckSpecifier;
 use crate::registry::Change;
 use crate::stats::HdsStats;
-use crate::xds::{backoff::Backoff, clock};
+use crate::xds::clock;
 
 /// Messages that may wait for the server. When there are more, reports are left out.
 const QUEUE: usize = 2;
@@ -33,7 +33,8 @@ pub(super) struct Session<'a> {
     pub(super) client: &'a Client,
     pub(super) engine: &'a Engine,
     pub(super) stats: &'a HdsStats,
-    pub(super) backoff: Backoff,
+    /// The server has sent a specifier.
+    pub(super) answered: bool,
 }
 
 impl Session<'_> {
@@ -101,7 +102,7 @@ impl Session<'_> {
         specifier: HealthCheckSpecifier,
         timer: &mut Timer,
     ) -> Result<(), Ended> {
-        self.backoff.reset();
+        self.answered = true;
         self.stats.requests.inc();
         self.stats.connected.set(1);
         let time = clock::time();
@@ -222,18 +223,24 @@ struct Timer {
     interval: Duration,
     /// None before a specifier was applied on the stream.
     due: Option<Instant>,
+    /// The engine has to settle before the report that is due.
+    settles: bool,
 }
 
 impl Timer {
-    /// A specifier was applied. Only another interval moves the next report, unless the engine has to settle.
+    /// A specifier was applied. The next report is moved by a shorter interval, and by the first change that the
+    /// engine has to settle after: a server that never stops to change what it asks for is told all the same.
     fn set(&mut self, now: Instant, interval: Duration, changed: bool) {
         let interval = interval.min(FOREVER);
         let due = match self.due {
             Some(due) if self.interval == interval => due,
-            _ => now + interval,
+            Some(due) => due.min(now + interval),
+            None => now + interval,
         };
         self.interval = interval;
-        self.due = Some(if changed { due.max(now + SETTLE) } else { due });
+        let settles = changed && !self.settles;
+        self.settles |= changed;
+        self.due = Some(if settles { due.max(now + SETTLE) } else { due });
     }
 
     /// Waits until a report is due, and sets the time of the next. Reports that could not be sent in time are
@@ -243,6 +250,7 @@ impl Timer {
             return std::future::pending().await;
         };
         tokio::time::sleep_until(due.into()).await;
+        self.settles = false;
         let now = clock::now();
         let next = due + self.interval;
         self.due = Some(if next > now {
@@ -250,5 +258,52 @@ impl Timer {
         } else {
             now + self.interval
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(10);
+
+    /// How often a timer ends in ten seconds while a specifier comes every 10 ms, of the interval that `interval`
+    /// gives.
+    async fn reports(changed: bool, interval: impl Fn(u32) -> Duration) -> usize {
+        let mut timer = Timer::default();
+        let mut reports = 0;
+        for turn in 0..1_000 {
+            timer.set(clock::now(), interval(turn), changed);
+            let until = clock::now() + STEP;
+            while tokio::time::timeout_at(until.into(), timer.elapsed())
+                .await
+                .is_ok()
+            {
+                reports += 1;
+            }
+        }
+        reports
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reports_are_made_however_often_the_specifier_changes() {
+        let second = Duration::from_secs(1);
+        for changed in [false, true] {
+            let steady = reports(changed, |_| second).await;
+            assert!((8..=10).contains(&steady), "{steady}");
+            let soon = reports(changed, |_| SETTLE).await;
+            assert!((90..=200).contains(&soon), "{soon}");
+            let restless = reports(changed, |turn| second * (1 + turn % 2)).await;
+            assert!((4..=10).contains(&restless), "{restless}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_has_time_to_settle_before_it_is_reported() {
+        let mut timer = Timer::default();
+        let start = clock::now();
+        timer.set(start, STEP, true);
+        timer.elapsed().await;
+        assert!(clock::now() - start >= SETTLE);
     }
 }

@@ -1,8 +1,8 @@
 //! Streams: one task each, which opens its stream, hands over what comes, and opens it again when it ends.
 //!
 //! A stream that ends is opened again after a wait, however it ended: by status OK or another, by GOAWAY, because
-//! nobody listens, because TLS failed, or because pings were not answered. The wait is the first again once the
-//! server has given an answer.
+//! nobody listens, because TLS failed, or because pings were not answered. The wait is the first again after a
+//! stream that lasted and on which the server has given an answer.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use tonic::transport::Channel;
 use tonic::{Request as Call, Status};
 
 use super::backoff::Backoff;
+use super::clock;
 use super::files::FileError;
 use super::sources::{SourceId, Stream};
 use super::subscription::{Answer, Request, Response, Variant};
@@ -73,6 +74,7 @@ pub(super) async fn run(
     let mut turn = 0;
     let message_bytes = service.message_bytes.unwrap_or(message_bytes);
     loop {
+        let mut wait = None;
         match service.connect(&mut turn).await {
             Err(error) => {
                 tracing::warn!(control_plane = %service.name, %error, "cannot connect");
@@ -91,14 +93,17 @@ pub(super) async fn run(
                     kind,
                     message_bytes: message_bytes.saturating_mul(2),
                 };
+                let (since, mut answered) = (clock::now(), false);
                 let ended = wire.exchange(queue, |response| {
-                    backoff.reset();
+                    answered = true;
                     events.send((id, measured(response, message_bytes)))
                 });
                 let ended = tokio::select! {
                     ended = ended => ended,
                     Ok(()) = told_to_end => Ok(Status::cancelled("the server takes no replies")),
                 };
+                let lived = clock::now().saturating_duration_since(since);
+                wait = Some(backoff.after(lived, answered));
                 match ended {
                     Err(Gone) => return,
                     // What a server says is quoted: it may hold anything.
@@ -114,7 +119,7 @@ pub(super) async fn run(
         if events.send((id, Event::Closed)).await.is_err() {
             return;
         }
-        tokio::time::sleep(backoff.next()).await;
+        tokio::time::sleep(wait.unwrap_or_else(|| backoff.next())).await;
     }
 }
 

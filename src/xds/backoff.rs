@@ -16,6 +16,8 @@ impl Backoff {
     pub(crate) const BASE: Duration = Duration::from_millis(500);
     /// The longest wait, unless `retry_back_off` says otherwise.
     pub(crate) const MAX: Duration = Duration::from_secs(30);
+    /// A stream has lasted if it was there for that long, or for as long as the wait before the next one.
+    const LASTED: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(base: Duration, max: Duration, seed: u64) -> Self {
         Self {
@@ -26,9 +28,13 @@ impl Backoff {
         }
     }
 
-    /// The server has answered: the next wait is the first again.
-    pub(crate) fn reset(&mut self) {
-        self.next = self.base;
+    /// The wait after a stream that lasted for `lived`. It is the first again if the server had `answered`, and the
+    /// stream lasted: one that is ended after each answer would be opened again and again.
+    pub(crate) fn after(&mut self, lived: Duration, answered: bool) -> Duration {
+        if answered && lived >= self.next.min(Self::LASTED) {
+            self.next = self.base;
+        }
+        self.next()
     }
 
     pub(crate) fn next(&mut self) -> Duration {
@@ -55,7 +61,27 @@ mod tests {
             ceiling = (ceiling * 3 / 2).min(Backoff::MAX);
         }
         assert_eq!(ceiling, Backoff::MAX);
-        backoff.reset();
-        assert!(backoff.next() <= Backoff::BASE);
+        assert!(backoff.after(Backoff::MAX, false) > Backoff::BASE);
+        assert!(backoff.after(Backoff::LASTED, true) <= Backoff::BASE);
+    }
+
+    #[test]
+    fn a_server_that_ends_each_stream_after_an_answer_is_asked_less_and_less() {
+        let mut backoff = Backoff::new(Backoff::BASE, Backoff::MAX, 7);
+        let answered = |backoff: &mut Backoff, lived| {
+            let lived = Duration::from_millis(lived);
+            (0..20)
+                .map(|_| backoff.after(lived, true))
+                .collect::<Vec<_>>()
+        };
+        let soon = answered(&mut backoff, 100);
+        assert!(soon[19] >= Backoff::MAX / 2, "{soon:?}");
+        let late = answered(&mut backoff, 10_000);
+        assert!(late.iter().all(|wait| *wait <= Backoff::BASE), "{late:?}");
+        let as_long = answered(&mut backoff, 800);
+        assert!(
+            as_long.iter().all(|wait| *wait <= Backoff::BASE * 3 / 2),
+            "{as_long:?}"
+        );
     }
 }
