@@ -119,8 +119,12 @@ impl Shard {
                 .filter(|name| !name.is_empty());
             tracing::debug_span!("attempt", cluster = &*runtime.entry.name, %host, check)
         });
-        let slot = runtime.and_then(|runtime| {
-            let checker = runtime.checkers.get(started.check)?;
+        let checker = runtime.and_then(|runtime| runtime.checkers.get(started.check));
+        let reason = match checker {
+            Some(_) => Reason::Panicked,
+            None => Reason::Other("the check has no checker".into()),
+        };
+        let slot = runtime.zip(checker).and_then(|(runtime, checker)| {
             let target = Target::new(started.host).with_bind(runtime.config.bind.as_ref());
             let run = |io| match kept {
                 Some(kept) => Run::keeping(kept, io),
@@ -150,7 +154,7 @@ impl Shard {
                     tag,
                     span: Span::none(),
                     attempt: id,
-                    outcome: Outcome::network(Reason::Panicked),
+                    outcome: Outcome::network(reason),
                     sent: None,
                     checker: None,
                 };
