@@ -67,7 +67,7 @@ fuzz_target!(|data: &[u8]| {
                 clusters.pass(by);
             }
             2 => {
-                // One more resource, in the middle of nowhere, that holds for so long; and one that is wrapped.
+                // One more resource that holds for so long, as each variant has it.
                 let resource = Resource {
                     name: "a".to_owned(),
                     ttl: extremes::duration(time),
@@ -77,17 +77,18 @@ fuzz_target!(|data: &[u8]| {
                     type_url: type_url::<Resource>(),
                     value: resource.encode_to_vec(),
                 };
-                let more = match variant {
-                    Variant::Sotw => DiscoveryResponse {
+                let more = if matches!(variant, Variant::Sotw) {
+                    let more = DiscoveryResponse {
                         resources: vec![wrapped],
                         ..DiscoveryResponse::default()
-                    }
-                    .encode_to_vec(),
-                    Variant::Delta => DeltaDiscoveryResponse {
+                    };
+                    more.encode_to_vec()
+                } else {
+                    let more = DeltaDiscoveryResponse {
                         resources: vec![resource],
                         ..DeltaDiscoveryResponse::default()
-                    }
-                    .encode_to_vec(),
+                    };
+                    more.encode_to_vec()
                 };
                 pipe.respond(&[bytes, &more].concat());
             }

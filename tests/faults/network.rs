@@ -1,6 +1,7 @@
 //! A network that refuses, has no way, goes down, or takes little at a time.
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, Command};
 
 use crate::bed::{Daemon, Host, QUICK, cluster, command, eventually, in_namespace};
@@ -160,6 +161,55 @@ fn datagrams_larger_than_the_network_takes_come_in_pieces() {
                 daemon.until("cluster.far.health_check.success", host.heard() + 10);
             });
             assert_eq!(daemon.stat(FAILED), 0);
+            daemon.stop();
+        },
+    );
+}
+
+/// Accepts, reads what comes, and says nothing; what becomes of it when it is alone, the kernels find out.
+fn silent_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(
+                move || {
+                    while stream.read(&mut [0; 1024]).is_ok_and(|read| read > 0) {}
+                },
+            );
+        }
+    });
+    address
+}
+
+#[test]
+fn a_control_plane_behind_a_firewall_that_forgot_it_is_found_by_the_kernel() {
+    in_namespace(
+        "network::a_control_plane_behind_a_firewall_that_forgot_it_is_found_by_the_kernel",
+        || {
+            let port = silent_server().port();
+            let rule = format!("tcp dport {port} drop");
+            let forbid = format!(
+                "nft 'add table inet f; add chain inet f in {{ type filter hook input priority 0; }}; add rule inet f in {rule}'"
+            );
+            let forbid_otherwise = format!("iptables -A INPUT -p tcp --dport {port} -j DROP");
+            let plane = format!(
+                "  - name: plane
+    http2_protocol_options: {{}}
+    upstream_connection_options: {{tcp_keepalive: {{keepalive_time: 1, keepalive_interval: 1, keepalive_probes: 1}}}}
+    load_assignment: {{cluster_name: plane, endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}}}]}}]}}
+dynamic_resources:
+  ads_config: {{api_type: GRPC, transport_api_version: V3, grpc_services: [{{envoy_grpc: {{cluster_name: plane}}}}]}}
+  cds_config: {{resource_api_version: V3, ads: {{}}}}
+"
+            );
+            let daemon = Daemon::start("", &plane);
+            daemon.until_logged("stream opened");
+            if !command(&forbid) && !command(&forbid_otherwise) {
+                println!("skipped: there is neither nft(8) nor iptables(8)");
+                return;
+            }
+            daemon.calm_during(|| daemon.until_logged("stream ended"));
             daemon.stop();
         },
     );
