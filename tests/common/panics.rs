@@ -6,14 +6,17 @@ use std::fmt;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 struct Panics(&'static str);
 
 /// Until the guard goes, each event with this message has its thread's task panic.
 #[must_use]
-pub fn at(message: &'static str) -> DefaultGuard {
-    tracing::subscriber::set_default(Panics(message))
+pub fn at(message: &'static str) -> (DefaultGuard, Dispatch) {
+    // As long as there is only one listener, a thread that has none decides for all that nobody wants an event which
+    // it is the first to come by.
+    let other = Dispatch::new(Panics(""));
+    (tracing::subscriber::set_default(Panics(message)), other)
 }
 
 impl Subscriber for Panics {
