@@ -102,7 +102,8 @@ impl Admin {
     }
 
     /// The same, not ready before `gate` has said `true` or its sender is gone: for clusters that are yet
-    /// to come from a control plane.
+    /// to come from a control plane. Who opens it may wait for
+    /// [`Change::ClustersTold`](crate::registry::Change::ClustersTold), and for the first round of those clusters.
     pub fn with_gate(mut self, gate: watch::Receiver<bool>) -> Self {
         self.gate = Some(gate);
         self

@@ -105,6 +105,7 @@ impl Engine {
             Change::RemoveCluster(name) => self.remove_cluster(&name).await,
             Change::Hosts { cluster, hosts } => self.reset_hosts(&cluster, hosts).await,
             Change::HostsUnavailable(cluster) => self.hosts_unavailable(&cluster).await,
+            Change::ClustersTold => Ok(()),
         }
     }
 

@@ -58,7 +58,7 @@ use crate::proto::envoy::service::health::v3::{
 use crate::registry::Registry;
 use crate::xds::backoff::Backoff;
 use crate::xds::channel::Service;
-use crate::xds::{Connection, Limits, Record, clock, node};
+use crate::xds::{Connection, Limits, Record, cause, clock, node};
 
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -255,9 +255,11 @@ impl Client {
         let (mut turn, name) = (0, &self.service.name);
         loop {
             let mut wait = None;
-            match self.service.connect(&mut turn).await {
+            let reason = match self.service.connect(&mut turn).await {
                 Err(error) => {
-                    tracing::warn!(control_plane = %name, %error, "cannot connect");
+                    let error = cause::whole(&error);
+                    tracing::warn!(control_plane = %name, error, "cannot connect");
+                    error
                 }
                 Ok(channel) => {
                     let bytes = self.options.limits.message_bytes;
@@ -273,20 +275,17 @@ impl Client {
                     };
                     let lived = clock::now().saturating_duration_since(since);
                     wait = Some(backoff.after(lived, session.answered));
-                    tracing::warn!(
-                        control_plane = %name,
-                        code = ?status.code(),
-                        status = status.message(),
-                        "health discovery stream ended"
-                    );
+                    let reason = cause::of_end(&status);
+                    tracing::warn!(control_plane = %name, reason, "health discovery stream ended");
+                    reason
                 }
-            }
+            };
             stats.hds.errors.inc();
             stats.hds.connected.set(0);
             {
                 let mut core = lock(&self.core);
                 core.state.handle_stream_closed();
-                core.connection.set_open(false, clock::time().wall);
+                core.connection.set_closed(clock::time().wall, &reason);
             }
             tokio::time::sleep(wait.unwrap_or_else(|| backoff.next())).await;
         }

@@ -60,6 +60,10 @@ pub enum Change {
     },
     /// The hosts of a cluster are not to be waited for any longer.
     HostsUnavailable(Arc<str>),
+    /// The first answer of clusters has been told, or is not to be waited for any longer. It comes once, and only
+    /// where clusters are asked for; an engine does nothing for it. Who waits to be ready waits for it, and then for
+    /// the first round of the clusters there are.
+    ClustersTold,
 }
 
 impl Update {

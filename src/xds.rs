@@ -20,6 +20,7 @@ use crate::stats::Stats;
 
 mod ads;
 pub(crate) mod backoff;
+pub(crate) mod cause;
 pub(crate) mod channel;
 pub(crate) mod clock;
 mod driver;
@@ -37,7 +38,7 @@ mod state;
 pub mod subscription;
 
 use driver::Driver;
-pub use dump::{Connection, Dump, ErrorState, Nack, Record};
+pub use dump::{Connection, Dump, ErrorState, Failure, Nack, Record};
 pub use limits::Limits;
 use sources::{SourceId, Sources};
 use state::State;
@@ -177,6 +178,11 @@ impl Client {
     /// Reads what the client knows, also after [`Client::run`] was called.
     pub fn dump(&self) -> Dump {
         Dump(Arc::clone(&self.state))
+    }
+
+    /// Whether clusters are asked for, so that [`Change::ClustersTold`] will come.
+    pub fn awaits_clusters(&self) -> bool {
+        self.cds.is_some()
     }
 
     /// Follows the control planes, and tells what follows in `changes`, until nobody takes them. Must run

@@ -8,6 +8,8 @@
     reason = "a test ends at what it does not expect, and is read by nobody's compiler"
 )]
 
+#[path = "common/control_plane.rs"]
+mod control_plane;
 #[path = "common/http.rs"]
 mod http;
 #[path = "common/peer.rs"]
@@ -42,6 +44,8 @@ mod otlp;
 mod output;
 #[path = "common/prometheus.rs"]
 mod prometheus;
+#[path = "cli/ready.rs"]
+mod ready;
 #[path = "cli/refused.rs"]
 mod refused;
 #[path = "cli/reload.rs"]

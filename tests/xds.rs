@@ -140,6 +140,13 @@ impl Daemon {
         .await;
     }
 
+    /// Why the first server that is followed was not reached, once it was not.
+    async fn failure(&self) -> String {
+        let last = || self.dump.connections().first()?.last_failure.clone();
+        self.when(|_| last().is_some()).await;
+        last().unwrap().reason.to_string()
+    }
+
     fn stat(&self, name: &str) -> u64 {
         let samples = self.stats.samples();
         match samples

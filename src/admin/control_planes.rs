@@ -1,4 +1,5 @@
-//! `/control_planes`: how it goes with management servers: streams, their age, and the last answer refused.
+//! `/control_planes`: how it goes with management servers: streams, their age, and what was last
+//! refused or failed.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -25,6 +26,7 @@ pub(super) struct Plane {
     pub(super) since: Option<SystemTime>,
     pub(super) last_answer: Option<SystemTime>,
     pub(super) last_nack: Option<Nack>,
+    pub(super) last_failure: Option<(SystemTime, Arc<str>)>,
 }
 
 /// An answer that was refused.
@@ -60,6 +62,7 @@ impl From<crate::xds::Connection> for Plane {
                 version: nack.version_info,
                 details: nack.details,
             }),
+            last_failure: of.last_failure.map(|failure| (failure.at, failure.reason)),
         }
     }
 }
@@ -109,6 +112,11 @@ fn write(to: &mut String, plane: &Plane) {
         string(to, ",\"type_url\":", &nack.type_url);
         string(to, ",\"version_info\":", &nack.version);
         string(to, ",\"details\":", &nack.details);
+        to.push('}');
+    }
+    if let Some((at, reason)) = &plane.last_failure {
+        time(to, ",\"last_failure\":{\"at\":\"", Some(*at));
+        string(to, ",\"reason\":", reason);
         to.push('}');
     }
     to.push('}');

@@ -90,9 +90,11 @@ impl Daemon {
         }
         let dump = client.dump();
         let mut parts = Parts::default();
+        let (gate, ready) = watch::channel(!client.awaits_clusters());
+        let dns = (resolver.clone(), from_dns);
         parts.spawn(
             "who follows control planes and name servers",
-            follow(client, resolver.clone(), from_dns, engine.clone()),
+            follow(client, dns, engine.clone(), gate),
         );
         let hds_dump = hds.as_ref().map(crate::hds::Client::dump);
         if let Some(hds) = hds {
@@ -108,6 +110,7 @@ impl Daemon {
             let mut admin = Admin::new(engine.clone())
                 .with_node(bootstrap.node)
                 .with_bootstraps(force.shown())
+                .with_gate(ready)
                 .with_dump(dump)
                 .with_control(control);
             if let Some(dump) = hds_dump {
@@ -161,20 +164,27 @@ impl Daemon {
     }
 }
 
-/// Does what control planes and name servers tell.
+/// Does what control planes and name servers tell. The gate opens when clusters were told and have done their first
+/// round.
 async fn follow(
     client: Client,
-    resolver: dns::Resolver,
-    mut from_dns: mpsc::Receiver<Change>,
+    (resolver, mut from_dns): (dns::Resolver, mpsc::Receiver<Change>),
     engine: Engine,
+    gate: watch::Sender<bool>,
 ) -> Result<(), Lost> {
     let (changes, mut told) = mpsc::channel(CHANGES);
     tokio::spawn(client.run(changes));
+    let mut gate = Some(gate);
     loop {
         // As long as its changes are taken, neither ends by itself.
         let done = tokio::select! {
             change = told.recv() => {
                 let change = change.ok_or(Lost("the client of the control planes"))?;
+                if let Change::ClustersTold = change
+                    && let Some(gate) = gate.take()
+                {
+                    tokio::spawn(open(gate, engine.clone()));
+                }
                 let done = engine.apply(change.clone()).await;
                 resolver.apply(&change).await;
                 done
@@ -187,4 +197,17 @@ async fn follow(
             return Ok(());
         }
     }
+}
+
+/// Opens the gate once each cluster that came from a control plane has done its first round, or went.
+async fn open(gate: watch::Sender<bool>, engine: Engine) {
+    for cluster in engine.clusters() {
+        if cluster.origin() != Origin::Dynamic {
+            continue;
+        }
+        let mut changes = cluster.changes();
+        // A cluster that went publishes nothing any more.
+        while !cluster.snapshot().initialized() && changes.changed().await.is_ok() {}
+    }
+    gate.send_replace(true);
 }

@@ -67,6 +67,16 @@ impl ConfigError {
         self.at(&format!("{name}[{index}]"))
     }
 
+    /// The same faults by paths that begin below `above`, for those that are there.
+    pub(crate) fn below(mut self, above: &str) -> Self {
+        for (fault, _) in &mut self.faults {
+            if let Some(path) = fault.path.strip_prefix(above) {
+                fault.path = path.trim_start_matches('.').to_owned();
+            }
+        }
+        self
+    }
+
     /// These faults, then those of `other`.
     pub fn and(mut self, other: Self) -> Self {
         self.faults.extend(other.faults);

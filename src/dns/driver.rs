@@ -70,7 +70,7 @@ impl Resolver {
         match change {
             Change::Cluster(update) => self.set_cluster(&update.config).await,
             Change::RemoveCluster(name) => self.remove_cluster(name).await,
-            Change::Hosts { .. } | Change::HostsUnavailable(_) => (),
+            Change::Hosts { .. } | Change::HostsUnavailable(_) | Change::ClustersTold => (),
         }
     }
 

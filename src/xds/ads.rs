@@ -14,6 +14,7 @@ use tonic::transport::Channel;
 use tonic::{Request as Call, Status};
 
 use super::backoff::Backoff;
+use super::cause;
 use super::clock;
 use super::files::FileError;
 use super::sources::{SourceId, Stream};
@@ -53,8 +54,8 @@ pub(super) enum Event {
     Response(Response),
     /// The server has said something that is longer than is taken: this many bytes. What it gave is left out.
     TooLong(Response, usize),
-    /// It has ended, or could not be opened.
-    Closed,
+    /// It has ended, or could not be opened, and why.
+    Closed(String),
     /// A file was read.
     File(Result<Answer, FileError>),
 }
@@ -75,9 +76,12 @@ pub(super) async fn run(
     let message_bytes = service.message_bytes.unwrap_or(message_bytes);
     loop {
         let mut wait = None;
-        match service.connect(&mut turn).await {
+        let reason = match service.connect(&mut turn).await {
             Err(error) => {
-                tracing::warn!(control_plane = %service.name, %error, "cannot connect");
+                // It may hold what a server shows of itself, so it is quoted.
+                let error = cause::whole(&error);
+                tracing::warn!(control_plane = %service.name, error, "cannot connect");
+                error
             }
             Ok(channel) => {
                 let (requests, queue) = mpsc::channel(REQUESTS);
@@ -104,19 +108,16 @@ pub(super) async fn run(
                 };
                 let lived = clock::now().saturating_duration_since(since);
                 wait = Some(backoff.after(lived, answered));
-                match ended {
-                    Err(Gone) => return,
-                    // What a server says is quoted: it may hold anything.
-                    Ok(status) => tracing::warn!(
-                        control_plane = %service.name,
-                        code = ?status.code(),
-                        status = status.message(),
-                        "stream ended"
-                    ),
-                }
+                let Ok(status) = ended else {
+                    return;
+                };
+                let reason = cause::of_end(&status);
+                // What a server says is quoted: it may hold anything.
+                tracing::warn!(control_plane = %service.name, reason, "stream ended");
+                reason
             }
-        }
-        if events.send((id, Event::Closed)).await.is_err() {
+        };
+        if events.send((id, Event::Closed(reason))).await.is_err() {
             return;
         }
         tokio::time::sleep(wait.unwrap_or_else(|| backoff.next())).await;

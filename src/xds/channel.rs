@@ -115,11 +115,12 @@ enum Entry {
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    #[error("{0}: {1}")]
+    /// What failed is in the error's causes: itself it says no more than that it is one.
+    #[error("{0}")]
     Address(String, #[source] tonic::transport::Error),
-    #[error("{0} cannot be looked up: {1}")]
+    #[error("{0} cannot be looked up")]
     Lookup(String, #[source] io::Error),
-    #[error("TLS: {0}")]
+    #[error("TLS")]
     Tls(#[from] TlsError),
     #[error("there is no address to connect to")]
     NoAddress,

@@ -12,6 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::ads::{self, Event, Kind};
 use super::dump::Connection;
+use super::files::FileError;
 use super::rate::Bucket;
 use super::sources::{Source, SourceId, Stream};
 use super::state::Want;
@@ -167,7 +168,7 @@ impl Driver {
         let time = clock::time();
         lock(&self.client.state).handle_timeout(time);
         if self.first_clusters.is_some_and(|at| at <= time.now) {
-            self.first_clusters = None;
+            self.end_wait_for_clusters();
             tracing::warn!("no clusters came in time");
             self.client.stats.cds.timed_out();
         }
@@ -190,7 +191,7 @@ impl Driver {
                     self.client.stats.control_plane.connected_state.set(1);
                 }
             }
-            Event::Closed => self.handle_closed(id),
+            Event::Closed(reason) => self.handle_closed(id, &reason),
             Event::Response(response) => self.handle_response(id, response, None),
             Event::TooLong(response, length) => self.handle_response(id, response, Some(length)),
             Event::File(result) => self.handle_file(id, result),
@@ -228,8 +229,9 @@ impl Driver {
         }
     }
 
-    fn too_long(&self, id: SourceId, type_url: &str, version: &str, length: usize) -> Verdict {
+    fn too_long(&mut self, id: SourceId, type_url: &str, version: &str, length: usize) -> Verdict {
         if type_url == CLUSTER {
+            self.end_wait_for_clusters();
             self.client.stats.cds.rejected();
         }
         let own = self.streams.get(&id);
@@ -248,26 +250,42 @@ impl Driver {
         }
     }
 
-    fn handle_file(&mut self, id: SourceId, result: Result<Answer, files::FileError>) {
+    fn handle_file(&mut self, id: SourceId, result: Result<Answer, FileError>) {
+        let type_url = match self.client.cds {
+            Some(cds) if cds == id => CLUSTER,
+            _ => ENDPOINTS,
+        };
         let answer = match result {
             Ok(answer) => answer,
             Err(error) => {
+                self.client.note(id, |of, wall| match &error {
+                    FileError::Unreadable(reason) => of.failed(wall, reason),
+                    FileError::Refused(reason) => of.answered(wall, type_url, "", Some(reason)),
+                });
                 if lock(&self.client.state).may_log(clock::now()) {
-                    tracing::warn!(%error, "a file cannot be taken");
+                    let of = lock(&self.client.state).connections.get(&id).cloned();
+                    let path = of.map(|of| of.server);
+                    let (FileError::Unreadable(error) | FileError::Refused(error)) = error;
+                    tracing::warn!(path = path.as_deref(), error, "a file cannot be taken");
                 }
                 if self.client.cds == Some(id) {
+                    self.end_wait_for_clusters();
                     self.client.stats.cds.failure();
                 }
-                lock(&self.client.state).handle_failure(id);
+                let mut state = lock(&self.client.state);
+                state.handle_failure(id);
+                state.file_was_read(id);
                 return;
             }
         };
-        let type_url = if self.client.cds == Some(id) {
-            CLUSTER
-        } else {
-            ENDPOINTS
-        };
         self.judge(id, type_url, &answer);
+        lock(&self.client.state).file_was_read(id);
+    }
+
+    /// As with Envoy, whatever is answered ends it, be it refused.
+    fn end_wait_for_clusters(&mut self) {
+        self.first_clusters = None;
+        lock(&self.client.state).end_wait_for_clusters();
     }
 
     /// Hands an answer to the state.
@@ -296,7 +314,7 @@ impl Driver {
         verdict
     }
 
-    fn handle_closed(&mut self, id: SourceId) {
+    fn handle_closed(&mut self, id: SourceId, reason: &str) {
         let Some(open) = self.streams.get_mut(&id) else {
             return;
         };
@@ -304,7 +322,7 @@ impl Driver {
         open.end = None;
         open.refill = None;
         open.subscriptions.handle_stream_closed();
-        self.client.note(id, |of, wall| of.set_open(false, wall));
+        self.client.note(id, |of, wall| of.set_closed(wall, reason));
         if open.stream.aggregated {
             let state = &self.client.stats.control_plane.connected_state;
             if state.value() > 0 {

@@ -56,8 +56,8 @@ impl ErrorState {
     }
 }
 
-/// How much is kept of what was wrong with an answer.
-const NACK_BYTES: usize = 4096;
+/// How much is kept of what was wrong.
+const REASON_BYTES: usize = 4096;
 
 /// How it goes with a management server, or with a file in its place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -79,6 +79,18 @@ pub struct Connection {
     pub last_answer: Option<SystemTime>,
     /// The last answer that was refused, if any was.
     pub last_nack: Option<Nack>,
+    /// Why it last could not be reached or read, or the stream ended, if that ever was.
+    pub last_failure: Option<Failure>,
+}
+
+/// A server that could not be reached, a stream that ended, or a file that could not be read.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// When that was.
+    pub at: SystemTime,
+    /// Why, with all that caused it.
+    pub reason: Arc<str>,
 }
 
 /// An answer that was refused.
@@ -103,6 +115,18 @@ impl Connection {
         }
     }
 
+    /// Notes that the stream is not, or no longer, open.
+    pub(crate) fn set_closed(&mut self, at: SystemTime, reason: &str) {
+        self.set_open(false, at);
+        self.failed(at, reason);
+    }
+
+    /// Notes a failure.
+    pub(crate) fn failed(&mut self, at: SystemTime, reason: &str) {
+        let reason = beginning(reason).into();
+        self.last_failure = Some(Failure { at, reason });
+    }
+
     /// Notes an answer, and why it was refused if it was.
     pub(crate) fn answered(
         &mut self,
@@ -123,10 +147,10 @@ impl Connection {
     }
 }
 
-/// At most [`NACK_BYTES`] of a text.
+/// At most [`REASON_BYTES`] of a text.
 fn beginning(text: &str) -> &str {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
-    let end = ends.take_while(|end| *end <= NACK_BYTES).last();
+    let end = ends.take_while(|end| *end <= REASON_BYTES).last();
     &text[..end.unwrap_or_default()]
 }
 

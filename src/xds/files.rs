@@ -1,11 +1,11 @@
 //! Resources from files: `path_config_source`.
 //!
-//! A file holds a `DiscoveryResponse`. It is read at first, and again when something is moved to its name, as by
+//! A file holds a `DiscoveryResponse`. A text of which a field cannot be read spoils the resource that has it; one that
+//! cannot be taken apart at all, or is wrong outside of its resources, is refused as a whole. The file is read at first, and again when something is moved to its name, as by
 //! Envoy: a change in place is not noticed, since it could be seen half done. With `watched_directory` what is
 //! moved into that directory is the sign instead, and with `watch_modify` also what changes there in place; with
 //! `poll_interval` the file is compared at each turn.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc};
@@ -23,11 +23,12 @@ mod watch;
 use watch::Watch;
 
 /// Why a file was not taken.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", path.display())]
-pub(super) struct FileError {
-    path: PathBuf,
-    reason: String,
+#[derive(Debug)]
+pub(super) enum FileError {
+    /// It could not be read.
+    Unreadable(String),
+    /// What is in it could not be used.
+    Refused(String),
 }
 
 /// Has a file read again.
@@ -79,13 +80,9 @@ async fn run(
         };
         if force || last.as_ref() != bytes.as_ref().ok() {
             let answer = match &bytes {
-                Ok(bytes) => parse(&file, bytes),
-                Err(error) => Err(error.to_string()),
+                Ok(bytes) => parse(&file, bytes).map_err(FileError::Refused),
+                Err(error) => Err(FileError::Unreadable(error.to_string())),
             };
-            let answer = answer.map_err(|reason| FileError {
-                path: file.path.clone(),
-                reason,
-            });
             if events.send((id, Event::File(answer))).await.is_err() {
                 return;
             }
@@ -129,8 +126,33 @@ fn parse(file: &File, bytes: &[u8]) -> Result<Answer, String> {
     };
     let document = document.map_err(|error| error.to_string())?;
     let read = document.read::<DiscoveryResponse>();
-    match ConfigError::from_faults(read.faults) {
-        Some(error) => Err(error.located_in(&document).to_string()),
-        None => Ok(read.message.into()),
+    let mut answer = Answer::from(read.message);
+    let mut whole = Vec::new();
+    for fault in read.faults {
+        let item = resource(&fault.path).and_then(|index| answer.resources.get_mut(index));
+        match item {
+            Some(item) => {
+                let fault = ConfigError::from(fault).located_in(&document);
+                item.fault = Some(match item.fault.take() {
+                    Some(before) => before.and(fault),
+                    None => fault,
+                });
+            }
+            None => whole.push(fault),
+        }
     }
+    if let Some(error) = ConfigError::from_faults(whole) {
+        return Err(error.located_in(&document).to_string());
+    }
+    for (index, item) in answer.resources.iter_mut().enumerate() {
+        let fault = item.fault.take();
+        item.fault = fault.map(|fault| fault.below(&format!("resources[{index}]")));
+    }
+    Ok(answer)
+}
+
+/// Which resource of a response a path leads into.
+fn resource(path: &str) -> Option<usize> {
+    let (index, _) = path.strip_prefix("resources[")?.split_once(']')?;
+    index.parse().ok()
 }

@@ -34,8 +34,7 @@ mod endpoints;
 #[cfg(test)]
 mod tests;
 
-/// For how long hosts are waited for where `initial_fetch_timeout` is not set; and for the cluster to count as
-/// initialized, also where it is 0.
+/// For how long what is asked for is waited for where `initial_fetch_timeout` is not set.
 pub(super) const FIRST_FETCH: Duration = Duration::from_secs(15);
 
 /// When something happened.
@@ -100,8 +99,6 @@ struct Watched {
     /// The wait for hosts has ended without any.
     unavailable: bool,
     first_fetch: Option<Instant>,
-    /// `initial_fetch_timeout` is not 0, so its end is counted.
-    timed: bool,
     expires: Option<Instant>,
     stale: Option<Instant>,
 }
@@ -128,6 +125,8 @@ pub(crate) struct State {
     kept: usize,
     log: Quota,
     version: Arc<str>,
+    /// [`Change::ClustersTold`] was told.
+    clusters_told: bool,
     changes: VecDeque<Change>,
     wants: VecDeque<Want>,
     deadlines: BTreeSet<(Instant, Deadline)>,
@@ -164,6 +163,7 @@ impl State {
             kept: 0,
             log: Quota::default(),
             version: "".into(),
+            clusters_told: false,
             changes: VecDeque::new(),
             wants: VecDeque::new(),
             deadlines: BTreeSet::new(),
@@ -254,6 +254,13 @@ impl State {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn hosts(&self) -> usize {
         self.hosts
+    }
+
+    /// The first clusters are there, or are not to be waited for any longer.
+    pub(crate) fn end_wait_for_clusters(&mut self) {
+        if !std::mem::replace(&mut self.clusters_told, true) {
+            self.changes.push_back(Change::ClustersTold);
+        }
     }
 
     fn refuse(
@@ -386,13 +393,16 @@ impl Refusals {
         if log {
             tracing::warn!(resource = name, error = error.to_string(), "refused");
         }
-        for fault in error.faults() {
+        for (fault, place) in error.located() {
             if self.lines.len() > super::subscription::MAX_ERROR_DETAIL {
                 break;
             }
             let separator = if self.lines.is_empty() { "" } else { "\n" };
             // Writing to a String does not fail.
-            let _ = write!(self.lines, "{separator}{name}: {fault}");
+            let _ = match place {
+                Some(place) => write!(self.lines, "{separator}{name}: {place}: {fault}"),
+                None => write!(self.lines, "{separator}{name}: {fault}"),
+            };
         }
         self.refused.insert(key.unwrap_or(name).to_owned());
     }

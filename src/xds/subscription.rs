@@ -13,6 +13,7 @@ use std::time::Duration;
 use prost::{Message, Name};
 use prost_types::Any;
 
+use crate::config::ConfigError;
 use crate::proto::duration;
 use crate::proto::envoy::config::core::v3::Node;
 use crate::proto::envoy::service::discovery::v3::{
@@ -140,6 +141,8 @@ pub struct Item {
     /// For how long it holds unless it is given again; for good if none.
     pub ttl: Option<Duration>,
     pub(super) bad_ttl: Option<duration::Wrong>,
+    /// What of it could not be read, where it stood in a text. The body lacks it, and is not to be taken.
+    pub fault: Option<ConfigError>,
 }
 
 impl From<DiscoveryResponse> for Answer {
@@ -434,6 +437,7 @@ impl From<Resource> for Item {
             body: resource.resource,
             ttl: ttl.as_ref().and_then(|ttl| ttl.ok()),
             bad_ttl: ttl.and_then(|ttl| ttl.err()),
+            fault: None,
         }
     }
 }

@@ -369,7 +369,62 @@ fn endpoints_are_asked_for_where_the_file_says() {
     assert_eq!((empty.code, &*empty.out), (Some(3), ""), "{}", empty.err);
     assert_eq!(
         empty.err,
-        "error: the endpoints of \"c\" were not told within 100ms\n"
+        "error: the endpoints of \"c\" were not told within 100ms\neds.json (EDS): answered without them\n"
+    );
+    let broken = check_file(
+        &text,
+        &[("eds.json", "{\"resources\": 7}")],
+        &["--cluster", "c", "--wait", "100ms"],
+    );
+    assert_eq!(
+        broken.err,
+        "error: the endpoints of \"c\" were not told within 100ms\n\
+         eds.json (EDS): refused: resources[0]: line 1, column 15: 7 is not a mapping with an \"@type\"\n"
+    );
+}
+
+#[test]
+fn that_a_management_server_was_not_reached_is_said_with_the_reason() {
+    let at = |address: SocketAddr| {
+        let text = format!(
+            "
+node: {{id: n1, cluster: checkers}}
+dynamic_resources:
+  cds_config: {{ads: {{}}}}
+  ads_config: {{api_type: GRPC, grpc_services: [{{envoy_grpc: {{cluster_name: plane}}}}]}}
+static_resources:
+  clusters:
+  - name: plane
+    http2_protocol_options: {{}}
+    load_assignment:
+      cluster_name: plane
+      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: \
+{{address: {}, port_value: {}}}}}}}}}]}}]
+",
+            address.ip(),
+            address.port()
+        );
+        check_file(&text, &[], &["--cluster", "c", "--wait", "500ms"])
+    };
+    // Its own client, so that nobody else can be given the port, which nobody listens at.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let taken = std::net::TcpStream::connect(address).unwrap();
+    let closed = taken.local_addr().unwrap();
+    let found = at(closed);
+    assert_eq!((found.code, &*found.out), (Some(3), ""), "{}", found.err);
+    assert_eq!(
+        found.err,
+        format!(
+            "error: no cluster \"c\" was told of within 500ms\n\
+             plane (ADS): {closed}: Connection refused (os error 111)\n"
+        )
+    );
+    // It takes connections, and nothing else.
+    let found = at(address);
+    assert_eq!(
+        found.err,
+        "error: no cluster \"c\" was told of within 500ms\nplane (ADS): has not answered\n"
     );
 }
 

@@ -111,3 +111,107 @@ async fn a_watched_directory_is_the_sign() {
         .await;
     assert!(daemon.engine.cluster("a").is_none());
 }
+
+/// A file of clusters; the interval of the second is as given.
+fn two(interval: &str) -> String {
+    let cluster = |name: &str, interval: &str| {
+        format!(
+            "
+- \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster
+  name: {name}
+  type: STATIC
+  health_checks:
+  - timeout: 1s
+    interval: {interval}
+    unhealthy_threshold: 2
+    healthy_threshold: 2
+    custom_health_check:
+      name: x
+      typed_config:
+        \"@type\": type.googleapis.com/envoy.extensions.health_checkers.udp.v3.UdpHealthCheck
+        send: {{text: \"00\"}}
+        receive: {{text: \"00\"}}"
+        )
+    };
+    let (a, b) = (cluster("a", "1s"), cluster("b", interval));
+    format!("version_info: \"{interval}\"\nresources:{a}{b}\n")
+}
+
+#[tokio::test]
+async fn a_field_that_cannot_be_read_spoils_its_resource_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cds.yaml");
+    put(&path, two("soon").as_bytes());
+    let resources = format!(
+        "cds_config: {{path_config_source: {{path: {}}}}}",
+        path.display()
+    );
+    let nobody = "127.0.0.1:1".parse().unwrap();
+    let daemon = Daemon::start(&bootstrap(&resources, nobody, ""));
+    daemon
+        .when(|daemon| daemon.engine.cluster("a").is_some())
+        .await;
+    assert!(daemon.engine.cluster("b").is_none());
+    let refused = || daemon.dump.connections()[0].last_nack.clone();
+    let interval = |daemon: &Daemon| {
+        let config = daemon.engine.cluster("b")?.config();
+        Some(config.health_checks[0].interval.as_secs())
+    };
+    let nack = refused().unwrap();
+    assert_eq!(
+        &*nack.details,
+        "b: line 22, column 15: health_checks[0].interval: \"soon\" is not a duration: want digits, at most nine \
+         decimals, then s, as in 0.25s"
+    );
+    assert_eq!(&*nack.version_info, "soon");
+    let records = daemon.dump.clusters();
+    assert!(records[0].error_state.is_none());
+    assert!(records[1].error_state.is_some() && records[1].resource.is_none());
+    assert_eq!(daemon.stat("cluster_manager.cds.update_rejected"), 1);
+
+    put(&path, two("2s").as_bytes());
+    daemon.when(|daemon| interval(daemon) == Some(2)).await;
+    // The last good form stays in force.
+    put(&path, two("[]").as_bytes());
+    daemon
+        .when(|daemon| daemon.stat("cluster_manager.cds.update_rejected") == 2)
+        .await;
+    assert_eq!(interval(&daemon), Some(2));
+    // So does all of it when a file says nothing that could be read.
+    put(&path, b"resources: [");
+    daemon
+        .when(|daemon| daemon.stat("cluster_manager.cds.update_failure") == 1)
+        .await;
+    let details = refused().unwrap().details;
+    assert!(details.starts_with("line 1, column "), "{details}");
+    assert_eq!(interval(&daemon), Some(2));
+    assert!(daemon.engine.cluster("a").is_some());
+    assert_eq!(daemon.dump.connections()[0].last_failure, None);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cds.yaml");
+    std::fs::create_dir(&path).unwrap();
+    let resources = format!(
+        "cds_config: {{path_config_source: {{path: {}}}}}",
+        path.display()
+    );
+    let nobody = "127.0.0.1:1".parse().unwrap();
+    let daemon = Daemon::start(&bootstrap(&resources, nobody, ""));
+    daemon
+        .when(|daemon| {
+            let connections = daemon.dump.connections();
+            connections
+                .first()
+                .is_some_and(|of| of.last_failure.is_some())
+        })
+        .await;
+    let of = &daemon.dump.connections()[0];
+    assert_eq!(
+        &*of.last_failure.as_ref().unwrap().reason,
+        "is no regular file"
+    );
+    assert!(of.last_answer.is_none() && of.last_nack.is_none());
+}

@@ -295,6 +295,27 @@ async fn the_dump_tells_how_it_goes_with_the_server() {
     resumed(&mut stream).await;
     let again = of();
     assert!(again.open && again.since > connection.since && again.last_nack.is_some());
+    let failure = again.last_failure.unwrap();
+    assert_eq!(&*failure.reason, "Unavailable: as the test says");
+    assert!(connection.last_failure.is_none() && Some(failure.at) <= again.since);
+}
+
+#[tokio::test]
+async fn why_a_server_is_not_reached_is_told() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    // Nobody listens at the port of a client, and nobody else can be given it.
+    let closed = taken.local_addr().unwrap();
+    let daemon = Daemon::start(&bootstrap(&ads("GRPC"), closed, H2));
+    let wanted = format!("{closed}: Connection refused (os error 111)");
+    assert_eq!(daemon.failure().await, wanted);
+
+    let target = "cds_config: {ads: {}}, ads_config: {api_type: GRPC, grpc_services: [{google_grpc: \
+                  {target_uri: \"no-such.invalid:1\", stat_prefix: x}}]}";
+    let daemon = Daemon::start(&bootstrap(target, closed, ""));
+    let told = daemon.failure().await;
+    let cause = told.strip_prefix("no-such.invalid cannot be looked up: ");
+    assert!(cause.is_some_and(|cause| !cause.is_empty()), "{told}");
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, SanType, date_time_ymd,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
@@ -19,7 +19,12 @@ struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     fn new() -> Self {
+        Self::named("one of many")
+    }
+
+    fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
@@ -193,6 +198,53 @@ async fn a_certificate_that_has_ended_or_is_yet_to_begin_is_not_trusted() {
             "{from} to {to}"
         );
     }
+}
+
+/// Why no stream is opened, without the address.
+async fn failure(acceptor: TlsAcceptor, fields: &str) -> String {
+    let (listener, address) = Listener::tcp().await;
+    let _plane = ControlPlane::serve(listener, Some(acceptor));
+    let daemon = Daemon::start(&bootstrap(&ads("GRPC"), address, fields));
+    let reason = daemon.failure().await;
+    let reason = reason.strip_prefix(&format!("{address}: "));
+    reason.unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn why_a_certificate_is_not_trusted_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (authority, other) = (Authority::new(), Authority::named("another"));
+    let ca = authority.save(directory.path());
+    let any_name = socket(&ca, "", "");
+    let matcher = "match_typed_subject_alt_names: [{san_type: DNS, matcher: {exact: other.test}}]";
+    let own_name = socket(&ca, matcher, "");
+    for (acceptor, fields, wanted) in [
+        (other.acceptor(false), &any_name, "UnknownIssuer"),
+        (authority.acceptor_of(2000, 2001), &any_name, "expired"),
+        (
+            authority.acceptor_of(3999, 4000),
+            &any_name,
+            "not valid yet",
+        ),
+        (authority.acceptor(false), &own_name, "NotValidForName"),
+    ] {
+        let told = failure(acceptor, fields).await;
+        let begins = told.starts_with("invalid peer certificate: ");
+        assert!(begins && told.contains(wanted), "{wanted}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_not_answered_ends_in_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca = Authority::new().save(directory.path());
+    // Connections are made by the system, and never taken.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let text = bootstrap(&ads("GRPC"), address, &socket(&ca, "", ""));
+    let daemon = Daemon::start(&text.replace("connect_timeout: 5s", "connect_timeout: 0.05s"));
+    let reason = daemon.failure().await;
+    assert_eq!(reason, format!("{address}: deadline has elapsed"));
 }
 
 #[tokio::test]

@@ -60,6 +60,7 @@ impl Bed {
             }
             Change::Hosts { cluster, hosts } => Update::Reset { cluster, hosts },
             Change::HostsUnavailable(cluster) => Update::HostsUnavailable(cluster),
+            Change::ClustersTold => return,
             other => panic!("{other:?}"),
         };
         self.clusters.handle_update(self.now, update);

@@ -421,6 +421,8 @@ async function planes() {
     const about = [el("span", "name", plane.server), " ", el("span", "dim", plane.service + ", " + plane.mode)];
     const nack = plane.last_nack, told = [plane.last_answer ? el("span", "", "last answer ", moment(plane.last_answer)) : el("span", "dim", "no answer yet")];
     if (nack) told.push(el("div", "unhealthy", "refused ", moment(nack.at), " ", nack.type_url.split("/").pop(), " ", el("pre", "name", nack.details)));
+    const failure = plane.last_failure;
+    if (failure && (!plane.open || !plane.last_answer || plane.last_answer < failure.at)) told.push(el("div", "unhealthy", "failed ", moment(failure.at), " ", el("pre", "name", failure.reason)));
     return el("tr", "", el("td", "", ...about), el("td", plane.open ? "healthy" : "unhealthy", plane.open ? "open" : "closed", " since ", plane.since ? moment(plane.since) : "ever"), el("td", "why", ...told));
   });
   by("planes").tBodies[0].replaceChildren(...(rows.length ? rows : [el("tr", "", el("td", "dim", "none is configured"))]));

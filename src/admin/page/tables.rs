@@ -231,6 +231,16 @@ pub(super) fn planes(to: &mut String, planes: &[Plane], now: SystemTime) {
             escape(to, &nack.details);
             to.push_str("</pre></div>");
         }
+        // What has been overcome is told by `/control_planes`.
+        if let Some((at, reason)) = &plane.last_failure
+            && (!plane.open || plane.last_answer.is_none_or(|answer| answer < *at))
+        {
+            to.push_str("<div class=\"unhealthy\">failed ");
+            time(to, *at, now);
+            to.push_str("<pre class=\"name\">");
+            escape(to, reason);
+            to.push_str("</pre></div>");
+        }
         to.push_str("</td></tr>\n");
     }
 }
@@ -280,7 +290,7 @@ mod tests {
     fn a_server_is_told_with_its_age_and_what_was_refused() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let before = |seconds| now - Duration::from_secs(seconds);
-        let plane = Plane {
+        let mut plane = Plane {
             server: "xds <1>".into(),
             service: "ADS",
             mode: "delta",
@@ -293,9 +303,10 @@ mod tests {
                 version: "7".into(),
                 details: "c1: <wrong>".into(),
             }),
+            last_failure: Some((before(90), "<refused>".into())),
         };
         let mut told = String::new();
-        planes(&mut told, &[plane], now);
+        planes(&mut told, std::slice::from_ref(&plane), now);
         for wanted in [
             "xds &lt;1&gt;",
             "ADS, delta",
@@ -308,6 +319,13 @@ mod tests {
             "a.b.Cluster",
             "c1: &lt;wrong&gt;",
         ] {
+            assert!(told.contains(wanted), "{wanted}: {told}");
+        }
+        assert!(!told.contains("failed"), "{told}");
+        plane.open = false;
+        told.clear();
+        planes(&mut told, &[plane], now);
+        for wanted in ["failed <time", ">90 s ago<", "&lt;refused&gt;"] {
             assert!(told.contains(wanted), "{wanted}: {told}");
         }
         let mut none = String::new();

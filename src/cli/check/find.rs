@@ -1,7 +1,7 @@
 //! The endpoints of a cluster of a bootstrap file, wherever they are told.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::mpsc;
 
@@ -14,6 +14,7 @@ use crate::feed::{EventSink, EventSinkFactory, FileSinkFactory};
 use crate::host::Host;
 use crate::registry::{Change, Registry, Update};
 use crate::stats::Stats;
+use crate::xds::Dump;
 
 /// Changes that may wait.
 const CHANGES: usize = 64;
@@ -71,6 +72,7 @@ pub(super) async fn find(
     if let Some(update) = &found {
         resolver.set_cluster(&update.config).await;
     }
+    let dump = client.dump();
     let (changes, mut told) = mpsc::channel(CHANGES);
     let following = tokio::spawn(client.run(changes));
     let hosts = tokio::time::timeout(wait, async {
@@ -104,12 +106,30 @@ pub(super) async fn find(
     match (found, hosts) {
         (Some(update), Ok(Some(hosts))) => Ok((update, hosts)),
         (None, _) => Err(NotFound::NotTold(format!(
-            "no cluster {name:?} was told of within {wait:?}"
+            "no cluster {name:?} was told of within {wait:?}{}",
+            why(&dump)
         ))),
         (Some(_), _) => Err(NotFound::NotTold(format!(
-            "the endpoints of {name:?} were not told within {wait:?}"
+            "the endpoints of {name:?} were not told within {wait:?}{}",
+            why(&dump)
         ))),
     }
+}
+
+/// How it went with each management server and file, a line each.
+fn why(dump: &Dump) -> String {
+    let lines = dump.connections().into_iter().map(|of| {
+        let since = |at: SystemTime| of.last_answer.is_none_or(|answer| answer <= at);
+        let what = match (&of.last_failure, &of.last_nack) {
+            (Some(failure), _) if since(failure.at) => failure.reason.to_string(),
+            (_, Some(nack)) if since(nack.at) => format!("refused: {}", nack.details),
+            _ if of.last_answer.is_some() => "answered without them".to_owned(),
+            _ if of.open => "has not answered".to_owned(),
+            _ => "was not reached".to_owned(),
+        };
+        format!("\n{} ({}): {what}", of.server, of.service)
+    });
+    lines.collect()
 }
 
 /// Makes UDP checkers that keep the whole of a datagram that does not match.

@@ -32,7 +32,8 @@ impl State {
                 Err(error) => {
                     unnamed = true;
                     let key = item.name.as_deref();
-                    self.refuse(time, &mut refusals, &label, key, &error);
+                    let error = item.fault.as_ref().unwrap_or(&error);
+                    self.refuse(time, &mut refusals, &label, key, error);
                     continue;
                 }
             };
@@ -45,7 +46,10 @@ impl State {
                 self.refuse(time, &mut refusals, label, key, &error.at("name"));
                 continue;
             }
-            if !seen.insert(Arc::from(name)) {
+            // A name that could not be read may be any, too.
+            let lost = name.is_empty() && item.fault.is_some();
+            unnamed |= lost;
+            if !lost && !seen.insert(Arc::from(name)) {
                 let error = ConfigError::new("name", "is that of another cluster of this answer");
                 self.refuse(time, &mut refusals, label, key, &error);
                 continue;
@@ -60,7 +64,11 @@ impl State {
                 self.refuse(time, &mut refusals, label, key, &error);
                 continue;
             }
-            match self.take_cluster(time, &cluster, body, &version) {
+            let taken = match &item.fault {
+                Some(fault) => Err(fault.clone()),
+                None => self.take_cluster(time, &cluster, body, &version),
+            };
+            match taken {
                 Ok(()) => self.set_cluster_expiry(time, &Arc::from(name), item.ttl),
                 Err(error) => {
                     self.refuse(time, &mut refusals, label, key, &error);
@@ -96,6 +104,8 @@ impl State {
             }
         }
         self.sources.sweep();
+        // As with Envoy, an answer that was refused ends the wait too.
+        self.end_wait_for_clusters();
         let verdict = refusals.verdict();
         if verdict.error.is_none() {
             self.version = version;

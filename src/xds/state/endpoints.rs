@@ -44,9 +44,9 @@ impl State {
         }
         if is_new {
             let timeout = timeout.and_then(|timeout| duration::read(&timeout).ok());
-            watched.timed = timeout.is_none_or(|timeout| !timeout.is_zero());
-            let timeout = timeout.filter(|t| !t.is_zero()).unwrap_or(FIRST_FETCH);
-            let at = time.now.checked_add(timeout);
+            let timeout = timeout.unwrap_or(FIRST_FETCH);
+            // As with Envoy, 0 is no end at all.
+            let at = time.now.checked_add(timeout).filter(|_| !timeout.is_zero());
             watched.first_fetch = at;
             self.set_deadline(None, at, Deadline::FirstFetch(key.clone()));
             self.sources.take(key.0);
@@ -107,8 +107,10 @@ impl State {
             let assignment = match decode::<ClusterLoadAssignment>(body) {
                 Ok(assignment) => assignment,
                 Err(error) => {
+                    let error = item.fault.clone().unwrap_or(error);
                     if let Some(key) = by_name() {
                         self.note_refused_endpoints(time, &key, body, answer, &error);
+                        self.end_wait_for_hosts(&key);
                     }
                     let name = item.name.as_deref();
                     self.refuse(time, &mut refusals, &label, name, &error);
@@ -121,17 +123,23 @@ impl State {
                 Some(_) => by_name(),
             };
             let Some(key) = key else {
+                // Nobody asked for it, unless it is its name that cannot be read.
+                if let (Some(fault), "") = (&item.fault, &*assignment.cluster_name) {
+                    self.refuse(time, &mut refusals, &label, None, fault);
+                }
                 continue;
             };
             let version = match &*item.version {
                 "" => answer.version.as_str(),
                 version => version,
             };
-            let taken = if seen.insert(key.clone()) {
-                self.take_endpoints(time, &key, item, &assignment, version)
-            } else {
-                let reason = "is that of another assignment of this answer";
-                Err(ConfigError::new("cluster_name", reason))
+            let taken = match (&item.fault, seen.insert(key.clone())) {
+                (Some(fault), _) => Err(fault.clone()),
+                (None, true) => self.take_endpoints(time, &key, item, &assignment, version),
+                (None, false) => {
+                    let reason = "is that of another assignment of this answer";
+                    Err(ConfigError::new("cluster_name", reason))
+                }
             };
             match taken {
                 Ok(changed) => {
@@ -141,6 +149,8 @@ impl State {
                 }
                 Err(error) => {
                     self.note_refused_endpoints(time, &key, body, answer, &error);
+                    // As with Envoy: it was answered.
+                    self.end_wait_for_hosts(&key);
                     let name = item.name.as_deref();
                     self.refuse(time, &mut refusals, &short(&key.1), name, &error);
                 }
@@ -368,14 +378,29 @@ impl State {
             return;
         };
         watched.first_fetch = None;
-        if watched.timed {
-            for cluster in self.watched.get(key).into_iter().flat_map(|w| &w.clusters) {
-                if let Some(stats) = self.eds_stats(cluster) {
-                    stats.init_fetch_timeout.inc();
-                }
+        for cluster in self.watched.get(key).into_iter().flat_map(|w| &w.clusters) {
+            if let Some(stats) = self.eds_stats(cluster) {
+                stats.init_fetch_timeout.inc();
             }
         }
         self.hosts_unavailable(key);
+    }
+
+    /// The hosts of an assignment are not to be waited for any longer: an answer has come, though without them.
+    fn end_wait_for_hosts(&mut self, key: &Key) {
+        let Some(watched) = self.watched.get_mut(key) else {
+            return;
+        };
+        let first_fetch = watched.first_fetch.take();
+        self.set_deadline(first_fetch, None, Deadline::FirstFetch(key.clone()));
+        self.hosts_unavailable(key);
+    }
+
+    /// A file was read: what is not in it is not to be waited for.
+    pub(crate) fn file_was_read(&mut self, source: SourceId) {
+        let keys = self.watched.keys().filter(|(of, _)| *of == source);
+        let keys: Vec<_> = keys.cloned().collect();
+        keys.iter().for_each(|key| self.end_wait_for_hosts(key));
     }
 
     fn hosts_unavailable(&mut self, key: &Key) {

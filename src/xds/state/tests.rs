@@ -126,11 +126,15 @@ impl State {
     /// What follows, in short: `+a` for a cluster, `-a` for one that goes, `a=2` for so many hosts, `a?` for none
     /// to wait for; `>a` and `<a` for endpoints that are, or are no longer, asked for.
     fn poll_all(&mut self) -> String {
-        let changes = std::iter::from_fn(|| self.poll_change()).map(|change| match change {
-            Change::Cluster(update) => format!("+{}", update.config.name),
-            Change::RemoveCluster(name) => format!("-{name}"),
-            Change::Hosts { cluster, hosts } => format!("{cluster}={}", hosts.len()),
-            Change::HostsUnavailable(name) => format!("{name}?"),
+        let changes = std::iter::from_fn(|| self.poll_change());
+        let changes = changes.filter_map(|change| {
+            Some(match change {
+                Change::Cluster(update) => format!("+{}", update.config.name),
+                Change::RemoveCluster(name) => format!("-{name}"),
+                Change::Hosts { cluster, hosts } => format!("{cluster}={}", hosts.len()),
+                Change::HostsUnavailable(name) => format!("{name}?"),
+                Change::ClustersTold => return None,
+            })
         });
         let changes: Vec<_> = changes.collect();
         let wants = std::iter::from_fn(|| self.poll_want()).map(|want| match want {
@@ -406,7 +410,8 @@ fn hosts_are_waited_for_only_so_long() {
     assert_eq!(state.poll_all(), "b?");
     assert_eq!(state.poll_timeout(), Some(time(16).now));
     state.handle_timeout(time(16));
-    assert_eq!(state.poll_all(), "a? c?");
+    // Without an end, "c" is waited for on and on.
+    assert_eq!(state.poll_all(), "a?");
     assert_eq!(state.poll_timeout(), None);
     let timeouts = |name: &str| {
         let name: Arc<str> = name.into();
@@ -418,6 +423,83 @@ fn hosts_are_waited_for_only_so_long() {
             .value()
     };
     assert_eq!(["a", "b", "c", "d"].map(timeouts), [1, 1, 0, 0]);
+}
+
+#[test]
+fn what_could_not_be_read_of_a_resource_is_its_fault() {
+    let mut state = state();
+    state
+        .clusters(&whole("1", [eds("a", "00", ""), eds("b", "00", "")]))
+        .unwrap();
+    state.poll_all();
+    let spoil = |answer: &mut Answer, index: usize| {
+        answer.resources[index].fault = Some(ConfigError::new("f", "is odd"));
+    };
+    let mut answer = whole("2", [eds("a", "01", ""), eds("b", "01", "")]);
+    spoil(&mut answer, 0);
+    assert_eq!(state.clusters(&answer).unwrap_err(), "a: f: is odd");
+    assert_eq!(state.poll_all(), "+b");
+    // It may be any of those that seem to be missing.
+    let mut answer = whole("3", [eds("", "00", ""), eds("b", "01", "")]);
+    spoil(&mut answer, 0);
+    assert_eq!(
+        state.clusters(&answer).unwrap_err(),
+        "resources[0]: f: is odd"
+    );
+    assert_eq!(state.poll_all(), "");
+
+    let mut answer = whole("1", [assignment("a", &[1]), assignment("b", &[1])]);
+    spoil(&mut answer, 1);
+    assert_eq!(state.endpoints(&answer).unwrap_err(), "b: f: is odd");
+    assert_eq!(state.poll_all(), "b? a=1");
+    let mut answer = whole("2", [assignment("", &[1]), assignment("c", &[1])]);
+    spoil(&mut answer, 0);
+    spoil(&mut answer, 1);
+    assert_eq!(
+        state.endpoints(&answer).unwrap_err(),
+        "resources[0]: f: is odd"
+    );
+    assert_eq!(state.poll_all(), "");
+}
+
+#[test]
+fn hosts_that_are_refused_are_waited_for_no_longer() {
+    let mut state = state();
+    state
+        .clusters(&whole("1", [eds("a", "00", ""), eds("b", "00", "")]))
+        .unwrap();
+    state.poll_all();
+    state
+        .endpoints(&whole("1", [assignment("a", &[70_000])]))
+        .unwrap_err();
+    assert_eq!(state.poll_all(), "a?");
+    // Whom a file says nothing of neither.
+    let ads = state.sources.ads().unwrap();
+    state.file_was_read(ads);
+    assert_eq!(state.poll_all(), "b?");
+    assert_eq!(state.poll_timeout(), None);
+}
+
+#[test]
+fn the_first_answer_of_clusters_is_told_of_after_them_and_once() {
+    let told = |state: &mut State| {
+        let changes = std::iter::from_fn(|| state.poll_change());
+        let changes = changes.map(|change| matches!(change, Change::ClustersTold));
+        changes.collect::<Vec<_>>()
+    };
+    let mut of_good = state();
+    let answer = whole("1", [eds("a", "00", ""), eds("b", "00", "")]);
+    of_good.clusters(&answer).unwrap();
+    assert_eq!(told(&mut of_good), [false, false, true]);
+    of_good.clusters(&whole("2", [])).unwrap();
+    of_good.end_wait_for_clusters();
+    assert_eq!(told(&mut of_good), [false, false]);
+
+    let mut of_bad = state();
+    of_bad
+        .clusters(&whole("1", [eds("a", "0", "")]))
+        .unwrap_err();
+    assert_eq!(told(&mut of_bad), [true]);
 }
 
 #[test]
