@@ -31,6 +31,7 @@ mod outcomes;
 mod sessions;
 
 pub use action::{Action, Last, Notice, SessionView, Started};
+pub(crate) use changes::Begun;
 pub use changes::Update;
 pub(crate) use hosts::Reset;
 use members::Members;
@@ -399,8 +400,14 @@ impl Clusters {
 
     /// The view of a cluster that has changed since it was last taken, if there is one.
     pub fn poll_part(&mut self) -> Option<(ClusterId, Part)> {
+        self.poll_part_but(&[])
+    }
+
+    /// The same but for clusters whose hosts are being changed.
+    pub(crate) fn poll_part_but(&mut self, changing: &[ClusterId]) -> Option<(ClusterId, Part)> {
         loop {
-            let id = self.dirty.pop()?;
+            let at = self.dirty.iter().rposition(|id| !changing.contains(id))?;
+            let id = self.dirty.swap_remove(at);
             if let Some(cluster) = self.clusters.get_mut(id.index())
                 && std::mem::take(&mut cluster.dirty)
             {

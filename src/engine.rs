@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::cluster;
 use crate::config::ClusterConfig;
@@ -22,6 +22,7 @@ use crate::stats::Stats;
 mod alarm;
 mod capacity;
 mod clock;
+mod door;
 mod due;
 mod early;
 mod eligible;
@@ -48,8 +49,9 @@ pub use reader::Reader;
 pub use told::Explanation;
 pub use view::Snapshot;
 
+use door::Door;
 use entry::{Entry, Live};
-use handle::{change, past_attempts, room};
+use handle::{change, past_attempts, room, room_to_ask};
 use shard::{Input, MembershipChange, Runtime};
 
 /// Runs health checks. Cheap to clone; ends when the last clone is dropped.
@@ -58,7 +60,7 @@ pub struct Engine(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    shards: Vec<mpsc::Sender<Input>>,
+    shards: Arc<[Door]>,
     /// Held while all shards are told of a change, so that each gets all changes in one order.
     order: Mutex<()>,
     clusters: RwLock<BTreeMap<Arc<str>, Arc<Entry>>>,
@@ -80,6 +82,9 @@ impl Drop for Inner {
         for entry in clusters.values() {
             entry.end();
         }
+        for shard in &*self.shards {
+            shard.stop();
+        }
     }
 }
 
@@ -94,7 +99,8 @@ impl Engine {
         &self.0.stats
     }
 
-    /// Does what a feed of configuration tells. Changes are done in the order in which calls end.
+    /// Does what a feed of configuration tells. Changes of a cluster are done in the order in which calls end, those of
+    /// several clusters side by side; hosts that are told anew before a change of them was begun stand for it.
     ///
     /// # Errors
     ///
@@ -109,21 +115,20 @@ impl Engine {
         }
     }
 
-    /// Ends the engine, whoever else has a handle of it, once it has done what it was told before. Comes back
-    /// when all attempts are gone and every event has been given to its sinks, which were let go. Then it has no
-    /// clusters, and those that were handed out have [ended](Cluster::ended).
+    /// Ends the engine at once, whoever else has a handle of it: what it was told and has not done yet is left undone.
+    /// Comes back when all attempts are gone and every event has been given to its sinks, which were let go. Then it
+    /// has no clusters, and those that were handed out have [ended](Cluster::ended).
     pub async fn stop(&self) {
-        for shard in &self.0.shards {
-            // It has ended already.
-            let _ = shard.send(Input::Stop).await;
+        for shard in &*self.0.shards {
+            shard.stop();
         }
         let mut running = self.0.running.clone();
         while running.changed().await.is_ok() {}
     }
 
-    /// Completes if a shard ends by a panic, which is a fault of this crate or of an event sink: its hosts are no
-    /// longer checked, and their verdicts stand still. A program that is there to check had better end then, as
-    /// the daemon does.
+    /// Completes if a shard ends though nobody told it to: by a panic, which is a fault of this crate or of an event
+    /// sink, or with the runtime that it was a task of. Its hosts are no longer checked, and their verdicts stand
+    /// still. A program that is there to check had better end then, as the daemon does.
     pub async fn broken(&self) {
         let mut running = self.0.running.clone();
         if running.wait_for(|broken| *broken).await.is_err() {
@@ -197,7 +202,7 @@ impl Engine {
                 checkers: checkers.clone(),
                 sinks: sinks.clone(),
             };
-            shard.send(Input::Update(update, Some(runtime), membership.clone()));
+            shard.tell(Input::Update(update, Some(runtime), membership.clone()));
         }
         Ok(self.handle(entry))
     }
@@ -261,8 +266,8 @@ impl Engine {
     ///
     /// When the engine has ended.
     pub async fn set_limits(&self, limits: IntervalLimits) -> Result<(), Ended> {
-        for shard in room(&self.0.shards).await? {
-            shard.send(Input::Limits(limits));
+        for room in room_to_ask(&self.0.shards).await? {
+            room.tell(Input::Limits(limits));
         }
         Ok(())
     }
@@ -374,7 +379,7 @@ impl Cluster {
         self.entry.origin
     }
 
-    /// Whether it was removed, or its engine was dropped or stopped: what is read of it is what it was last. Costs
+    /// Whether it was removed, or its engine was dropped or stopped, or ended with its runtime: what is read of it is what it was last. Costs
     /// a look at two flags.
     pub fn ended(&self) -> bool {
         self.entry.ended()

@@ -284,6 +284,9 @@ async fn a_call_that_is_dropped_before_it_ends_has_done_nothing() {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    // Without tokio's own bound of what a task does at once.
+    use tokio::task::unconstrained;
+
     // No shard takes anything as long as nothing is awaited here.
     let engine = engine(Options::default().with_shards(2));
     let config = ClusterConfig::new("c", Discovery::Dynamic).with_health_check(check());
@@ -291,10 +294,10 @@ async fn a_call_that_is_dropped_before_it_ends_has_done_nothing() {
     let mut cx = Context::from_waker(Waker::noop());
     let mut told = 0;
     loop {
-        let tell = pin!(cluster.upsert(hosts([1])));
+        let tell = pin!(unconstrained(cluster.upsert(hosts([1]))));
         match tell.poll(&mut cx) {
             Poll::Ready(done) => done.unwrap(),
-            // The shards' channels are full, and this is dropped here.
+            // The shards have no room, and this is dropped here.
             Poll::Pending => break,
         }
         told += 1;
@@ -304,12 +307,29 @@ async fn a_call_that_is_dropped_before_it_ends_has_done_nothing() {
         .build(ClusterConfig::new("d", Discovery::Dynamic))
         .unwrap();
     assert!(
-        pin!(engine.set_cluster(update, Origin::Static))
+        pin!(unconstrained(engine.set_cluster(update, Origin::Static)))
             .poll(&mut cx)
             .is_pending()
     );
-    assert!(pin!(engine.remove_cluster("c")).poll(&mut cx).is_pending());
-    assert!(pin!(cluster.reset(hosts([2]))).poll(&mut cx).is_pending());
+    assert!(
+        pin!(unconstrained(engine.remove_cluster("c")))
+            .poll(&mut cx)
+            .is_pending()
+    );
+    assert!(
+        pin!(unconstrained(cluster.reset(hosts([2]))))
+            .poll(&mut cx)
+            .is_pending()
+    );
+    // Questions have room of their own; these are answered to nobody.
+    for _ in 0..100 {
+        let address = &host(1).address;
+        assert!(
+            pin!(unconstrained(cluster.explain(address)))
+                .poll(&mut cx)
+                .is_pending()
+        );
+    }
     assert_eq!(cluster.try_note_traffic(), Ok(false));
     assert!(engine.cluster("c").is_some() && engine.cluster("d").is_none());
 
@@ -593,9 +613,85 @@ async fn what_a_checker_logs_is_within_its_attempt() {
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     for expected in [
         r#"attempt{cluster="c" host=127.0.0.1:7}: embed: asked"#,
-        r#"attempt{cluster="c" host=127.0.0.1:7}: xds_health::engine::shard: attempt ended outcome=Success"#,
+        r#"attempt{cluster="c" host=127.0.0.1:7}: xds_health::engine::shard::attempts: attempt ended outcome=Success"#,
         "host healthy",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
+}
+
+#[tokio::test]
+async fn more_shards_than_there_can_be_are_an_error() {
+    for shards in [1025, usize::MAX] {
+        let options = || Options::default().with_shards(shards);
+        for tried in [
+            Engine::start(options(), Arc::default()),
+            Engine::start_threads(options(), Arc::default()),
+        ] {
+            let error = tried.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        }
+    }
+}
+
+#[test]
+fn a_runtime_without_time_or_io_is_told_of_at_once() {
+    use tokio::runtime::Builder;
+    let runtimes = [
+        Builder::new_current_thread().build(),
+        Builder::new_current_thread().enable_time().build(),
+        Builder::new_current_thread().enable_io().build(),
+    ];
+    for runtime in runtimes {
+        let runtime = runtime.unwrap();
+        let start = || runtime.block_on(async { engine(Options::default()) });
+        let started = std::panic::catch_unwind(std::panic::AssertUnwindSafe(start));
+        assert!(started.is_err());
+    }
+}
+
+#[tokio::test]
+async fn an_engine_is_broken_when_its_runtime_goes_and_not_when_it_was_stopped() {
+    for stopped in [false, true] {
+        let mut own = tokio::runtime::Builder::new_multi_thread();
+        let own = own.worker_threads(1).enable_all().build().unwrap();
+        let (engine, cluster) = own
+            .spawn(async {
+                let engine = engine(Options::default().with_shards(2));
+                let config = cluster("c", check(), hosts([1, 2]));
+                let cluster = run(&engine, config, Scripted::default(), &Events::default()).await;
+                (engine, cluster)
+            })
+            .await
+            .unwrap();
+        let mut changes = cluster.changes();
+        if stopped {
+            engine.stop().await;
+        }
+        own.shutdown_background();
+        while changes.changed().await.is_ok() {}
+        assert!(cluster.ended() && engine.clusters().is_empty());
+        assert_eq!(cluster.initialized().await.err(), Some(Ended));
+        // Comes back at once, as its shards are gone.
+        engine.stop().await;
+        let broken = tokio::time::timeout(SECOND / 10, engine.broken()).await;
+        assert_eq!(broken.is_ok(), !stopped);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_hosts_at_one_address_the_first_counts() {
+    let engine = engine(Options::default());
+    let config = ClusterConfig::new("c", Discovery::Dynamic).with_health_check(check());
+    let cluster = run(&engine, config, Scripted::default(), &Events::default()).await;
+    let weighing = |weight| Arc::new(xds_health::host::Host::clone(&host(1)).with_weight(weight));
+    let weights = async || {
+        let snapshot = cluster.initialized().await.unwrap();
+        let weights = snapshot.hosts().map(|view| view.host.weight);
+        weights.collect::<Vec<_>>()
+    };
+    cluster.reset([2, 3].map(weighing)).await.unwrap();
+    assert_eq!(weights().await, [2]);
+    cluster.upsert([4, 5].map(weighing)).await.unwrap();
+    assert_eq!(weights().await, [4]);
 }

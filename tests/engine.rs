@@ -457,6 +457,7 @@ async fn ten_thousand_hosts_that_come_change_and_go_hold_up_no_other_cluster() {
             Arc::new(host.with_eds_health(xds_health::host::EdsHealth::Unhealthy))
         });
         tell(unhealthy.collect()).await.unwrap();
+        until(&big, |views| views.iter().all(|host| !is_healthy(host))).await;
         tell(Vec::new()).await.unwrap();
         until(&big, <[HostView]>::is_empty).await;
         tokio::time::sleep(SECOND).await;

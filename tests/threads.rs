@@ -1,5 +1,7 @@
 //! Shards that are threads are woken by changes, by futures of a runtime, and by their end.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,4 +82,62 @@ async fn a_thread_that_waits_is_woken() {
     };
     tokio::time::timeout(PATIENCE, all_ended).await.unwrap();
     assert_eq!(stats.engine.attempts_in_flight.value(), 0);
+}
+
+/// How many threads this process has.
+#[cfg(target_os = "linux")]
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// Runs itself again in a process of its own, which has room for the stacks of a few more threads only.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_engine_for_which_there_are_not_enough_threads_is_an_error() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+
+    const NAME: &str = "an_engine_for_which_there_are_not_enough_threads_is_an_error";
+    const INSIDE: &str = "XDS_HEALTH_TEST_FEW_THREADS";
+    const ROOM: u64 = 25 << 20;
+    if std::env::var_os(INSIDE).is_none() {
+        let mut inside = std::process::Command::new(std::env::current_exe().unwrap());
+        inside
+            .args(["--exact", NAME, "--nocapture"])
+            .env(INSIDE, "1");
+        assert!(inside.status().unwrap().success());
+        return;
+    }
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let most = Some(pages * rustix::param::page_size() as u64 + ROOM);
+    let limit = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    setrlimit(Resource::As, limit).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    // So that each thread is once the one that cannot be had.
+    let (mut started, mut refused) = (0, 0);
+    let before = threads();
+    for shards in 1..=30 {
+        let options = Options::default().with_shards(shards);
+        runtime.block_on(async {
+            match Engine::start_threads(options, Arc::default()) {
+                Ok(engine) => {
+                    started += 1;
+                    engine.stop().await;
+                }
+                Err(_) => refused += 1,
+            }
+        });
+        let began = std::time::Instant::now();
+        while threads() > before {
+            assert!(began.elapsed() < PATIENCE, "threads go on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    assert!(started > 0 && refused > 0, "{started}, {refused}");
 }

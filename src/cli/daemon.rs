@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::clock;
 use super::load::Loaded;
@@ -149,8 +149,9 @@ impl Daemon {
         self.admin
     }
 
-    /// Ends all of it.
-    pub(super) async fn stop(self) -> io::Result<()> {
+    /// Ends all of it, the feeds first: nobody is answered that a change was taken which is not made any more.
+    pub(super) async fn stop(mut self) -> io::Result<()> {
+        self.parts.end().await;
         drop(self.stop);
         let answered = async {
             match self.served {
@@ -173,7 +174,9 @@ async fn follow(
     gate: watch::Sender<bool>,
 ) -> Result<(), Lost> {
     let (changes, mut told) = mpsc::channel(CHANGES);
-    tokio::spawn(client.run(changes));
+    // It ends with this.
+    let mut clients = JoinSet::new();
+    clients.spawn(client.run(changes));
     let mut gate = Some(gate);
     loop {
         // As long as its changes are taken, neither ends by itself.

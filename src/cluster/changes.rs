@@ -51,26 +51,55 @@ pub enum Update {
     HostsUnavailable(Arc<str>),
 }
 
+/// How far a change is.
+pub(crate) enum Begun {
+    /// Made. Whether hosts came or went.
+    Done(bool),
+    /// To go on by [`Clusters::continue_reset`].
+    Goes(Reset),
+}
+
 impl Clusters {
     /// Applies a change at `now`. Tells whether hosts came or went: `membership_change` is counted by the
     /// caller, who knows whether several drivers share the change.
     pub fn handle_update(&mut self, now: Instant, update: Update) -> bool {
-        let changed = match update {
+        let changed = match self.begin(now, update) {
+            Begun::Done(changed) => changed,
+            Begun::Goes(mut reset) => {
+                while !self.step(now, &mut reset, usize::MAX) {}
+                reset.changed
+            }
+        };
+        self.tell_begun();
+        changed
+    }
+
+    /// The same, but that changes of hosts are left to be done in steps.
+    pub(crate) fn begin_update(&mut self, now: Instant, update: Update) -> Begun {
+        let begun = self.begin(now, update);
+        self.tell_begun();
+        begun
+    }
+
+    fn begin(&mut self, now: Instant, update: Update) -> Begun {
+        Begun::Done(match update {
             Update::Cluster {
                 config,
                 stats,
                 traffic,
-            } => self.set_cluster(now, config, stats, traffic),
+            } => return self.set_cluster(now, config, stats, traffic),
             Update::RemoveCluster(name) => {
                 self.remove_cluster(now, &name);
                 false
             }
-            Update::Reset { cluster, hosts } => self
-                .id(&cluster)
-                .is_some_and(|id| self.reset_hosts(now, id, hosts)),
-            Update::Upsert { cluster, hosts } => self
-                .id(&cluster)
-                .is_some_and(|id| self.upsert_hosts(now, id, &hosts)),
+            Update::Reset { cluster, hosts } => match self.id(&cluster) {
+                Some(id) => return Begun::Goes(self.reset(id, hosts)),
+                None => false,
+            },
+            Update::Upsert { cluster, hosts } => match self.id(&cluster) {
+                Some(id) => return Begun::Goes(self.upsert(id, hosts)),
+                None => false,
+            },
             Update::Remove { cluster, addresses } => self
                 .id(&cluster)
                 .is_some_and(|id| self.remove_addresses(now, id, &addresses)),
@@ -80,19 +109,11 @@ impl Clusters {
                 }
                 false
             }
-        };
-        self.tell_begun();
-        changed
-    }
-
-    /// Begins what [`Update::Reset`] asks for, to be done in steps; none if there is no such cluster.
-    pub(crate) fn begin_reset(&mut self, cluster: &str, hosts: Arc<[Arc<Host>]>) -> Option<Reset> {
-        let id = self.id(cluster)?;
-        Some(self.reset(id, hosts))
+        })
     }
 
     /// Does more of what was begun, about so many hosts, and tells whether hosts came or went once it is done.
-    /// Until then time may advance and outcomes be reported, but no other change be made.
+    /// Until then time may advance, outcomes be reported and other clusters change, but not this one.
     pub(crate) fn continue_reset(
         &mut self,
         now: Instant,
@@ -121,7 +142,7 @@ impl Clusters {
         config: Arc<ClusterConfig>,
         stats: Arc<ClusterStats>,
         traffic: bool,
-    ) -> bool {
+    ) -> Begun {
         let checks = config
             .health_checks
             .iter()
@@ -151,7 +172,7 @@ impl Clusters {
             });
             let Ok(key) = u32::try_from(key) else {
                 self.clusters.remove(key);
-                return false;
+                return Begun::Done(false);
             };
             self.names.insert(Arc::clone(config.key()), ClusterId(key));
             ClusterId(key)
@@ -160,10 +181,12 @@ impl Clusters {
         let names: Vec<_> = config.health_checks.iter().map(|c| &c.name).collect();
         self.clusters[id.index()].stats.retain_checks(&names);
         self.touch(id);
-        if let Discovery::Static(hosts) = &config.discovery {
-            changed |= self.reset_hosts(now, id, hosts.as_slice().into());
-        }
-        changed
+        let Discovery::Static(hosts) = &config.discovery else {
+            return Begun::Done(changed);
+        };
+        let mut reset = self.reset(id, hosts.as_slice().into());
+        reset.changed = changed;
+        Begun::Goes(reset)
     }
 
     fn remove_cluster(&mut self, now: Instant, name: &str) {

@@ -10,14 +10,17 @@ use crate::config::Discovery;
 use crate::host::{Address, HealthFlags, Host};
 use crate::snapshot::HostView;
 
-/// An [`Update::Reset`](super::Update::Reset) that is done in steps. Slots of hosts that went meanwhile may be given to others that
-/// are told: these are marked as they come, so none is taken for one that is to go.
+/// A change of a cluster's hosts that is done in steps: an [`Update::Reset`](super::Update::Reset), an
+/// [`Update::Upsert`](super::Update::Upsert), or the hosts of a static cluster. Slots of hosts that went meanwhile may
+/// be given to others that are told: these are marked as they come, so none is taken for one that is to go.
 #[derive(Debug)]
 pub(crate) struct Reset {
     cluster: ClusterId,
     hosts: Arc<[Arc<Host>]>,
     /// Each address counts once.
     once: bool,
+    /// Hosts that were not told stay too.
+    others_stay: bool,
     /// By slot, whether the host there was told.
     stays: Vec<bool>,
     /// How many of the hosts were looked at.
@@ -27,18 +30,19 @@ pub(crate) struct Reset {
     pub(super) changed: bool,
 }
 
-impl Clusters {
-    pub(super) fn reset_hosts(
-        &mut self,
-        now: Instant,
-        id: ClusterId,
-        hosts: Arc<[Arc<Host>]>,
-    ) -> bool {
-        let mut reset = self.reset(id, hosts);
-        while !self.step(now, &mut reset, usize::MAX) {}
-        reset.changed
+impl Reset {
+    /// Whose hosts it changes.
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.cluster
     }
 
+    /// How many hosts and slots were looked at.
+    pub(crate) fn looked_at(&self) -> usize {
+        self.placed + self.retired
+    }
+}
+
+impl Clusters {
     /// Makes room for a cluster's hosts to be these.
     pub(super) fn reset(&mut self, id: ClusterId, hosts: Arc<[Arc<Host>]>) -> Reset {
         let (share, cluster) = (self.share, &mut self.clusters[id.index()]);
@@ -55,7 +59,22 @@ impl Clusters {
         Reset {
             cluster: id,
             once: !matches!(cluster.config.discovery, Discovery::Static(_)),
+            others_stay: false,
             stays: vec![false; cluster.part.hosts.slots()],
+            hosts,
+            placed: 0,
+            retired: 0,
+            changed: false,
+        }
+    }
+
+    /// Has these hosts come to a cluster.
+    pub(super) fn upsert(&self, id: ClusterId, hosts: Arc<[Arc<Host>]>) -> Reset {
+        Reset {
+            cluster: id,
+            once: true,
+            others_stay: true,
+            stays: vec![false; self.clusters[id.index()].part.hosts.slots()],
             hosts,
             placed: 0,
             retired: 0,
@@ -77,6 +96,10 @@ impl Clusters {
             reset.placed += rest.len().min(limit);
             return false;
         }
+        if reset.others_stay {
+            self.hosts_known(id);
+            return true;
+        }
         let end = reset.stays.len().min(reset.retired.saturating_add(limit));
         for slot in reset.retired..end {
             if let Ok(at) = u32::try_from(slot)
@@ -91,22 +114,6 @@ impl Clusters {
         }
         self.hosts_known(id);
         true
-    }
-
-    pub(super) fn upsert_hosts(
-        &mut self,
-        now: Instant,
-        id: ClusterId,
-        hosts: &[Arc<Host>],
-    ) -> bool {
-        let share = self.share;
-        let mut stays = vec![false; self.clusters[id.index()].part.hosts.slots()];
-        let mut changed = false;
-        for host in hosts.iter().filter(|host| share.takes(&host.address)) {
-            changed |= self.place(now, id, host, &mut stays, true);
-        }
-        self.hosts_known(id);
-        changed
     }
 
     pub(super) fn remove_addresses(

@@ -145,6 +145,15 @@ impl World {
         });
     }
 
+    fn begin_reset(&mut self, cluster: &str, hosts: Arc<[Arc<Host>]>) -> Reset {
+        let cluster = cluster.into();
+        let update = Update::Reset { cluster, hosts };
+        match self.clusters.begin_update(self.now, update) {
+            Begun::Goes(reset) => reset,
+            Begun::Done(_) => panic!("no such cluster"),
+        }
+    }
+
     fn upsert(&mut self, hosts: impl IntoIterator<Item = Host>) {
         self.update(Update::Upsert {
             cluster: "c".into(),

@@ -7,8 +7,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use super::door::{Door, Room};
 use super::entry::Entry;
 use super::shard::{Input, MembershipChange};
 use super::{Cluster, Ended, Explanation, Inner, PastAttempt, Snapshot};
@@ -42,20 +43,16 @@ impl Cluster {
         }
     }
 
-    /// Waits until all shards have done what they were told before, and have shown it.
+    /// Waits until all shards have done what they were told of it before, and have shown it.
     async fn published(&self) -> Result<(), Ended> {
-        let engine = self.engine()?;
-        let mut answers = Vec::with_capacity(engine.shards.len());
-        for shard in &engine.shards {
+        let doors = self.doors()?;
+        let mut answers = Vec::with_capacity(doors.len());
+        for door in &*doors {
             let (reply, answer) = oneshot::channel();
-            shard
-                .send(Input::Published(reply))
-                .await
-                .map_err(|_| Ended)?;
+            let published = Input::Published(Arc::clone(&self.entry.key), reply);
+            door.room_to_ask().await?.tell(published);
             answers.push(answer);
         }
-        // Who waits does not keep the engine.
-        drop(engine);
         for answer in answers {
             answer.await.map_err(|_| Ended)?;
         }
@@ -81,7 +78,9 @@ impl Cluster {
     ///
     /// For clusters of [`Discovery::Dynamic`](crate::config::Discovery::Dynamic): the hosts of a static one are
     /// those of its configuration again with the next [`set_cluster`](super::Engine::set_cluster). A host is its
-    /// address.
+    /// address: of several at one address the first counts, as with Envoy.
+    ///
+    /// The last word counts: changes of the cluster's hosts that were told before and not begun are left out.
     ///
     /// # Errors
     ///
@@ -99,7 +98,8 @@ impl Cluster {
         .await
     }
 
-    /// These hosts came, or changed. Others stay. For clusters of the kind that [`Cluster::reset`] is for.
+    /// These hosts came, or changed. Others stay. For clusters of the kind that [`Cluster::reset`] is for. Of several at
+    /// one address the first counts.
     ///
     /// # Errors
     ///
@@ -148,9 +148,8 @@ impl Cluster {
         if self.entry.traffic.load(Relaxed) {
             return Ok(());
         }
-        let engine = self.engine()?;
-        for shard in room(&engine.shards).await? {
-            shard.send(Input::Traffic(Arc::clone(&self.entry.key)));
+        for room in room_to_ask(&self.doors()?).await? {
+            room.tell(Input::Traffic(Arc::clone(&self.entry.key)));
         }
         self.entry.traffic.store(true, Relaxed);
         Ok(())
@@ -166,13 +165,11 @@ impl Cluster {
         if self.entry.traffic.load(Relaxed) {
             return Ok(true);
         }
-        let engine = self.engine()?;
-        for shard in &engine.shards {
+        for door in &*self.doors()? {
             // Shards that have been told before do nothing when they are told again.
-            match shard.try_send(Input::Traffic(Arc::clone(&self.entry.key))) {
-                Ok(()) => (),
-                Err(mpsc::error::TrySendError::Full(_)) => return Ok(false),
-                Err(mpsc::error::TrySendError::Closed(_)) => return Err(Ended),
+            match door.room_now()? {
+                Some(room) => room.tell(Input::Traffic(Arc::clone(&self.entry.key))),
+                None => return Ok(false),
             }
         }
         self.entry.traffic.store(true, Relaxed);
@@ -216,13 +213,15 @@ impl Cluster {
     ///
     /// When the engine has ended or the cluster was removed.
     pub async fn attempts(&self, most: usize) -> Result<Vec<PastAttempt>, Ended> {
-        past_attempts(&self.engine()?.shards, Some(self.key()), most).await
+        past_attempts(&self.doors()?, Some(self.key()), most).await
     }
 
     async fn change(&self, update: impl Fn() -> Update) -> Result<(), Ended> {
+        let doors = self.doors()?;
+        let room = room(&doors).await?;
         let engine = self.engine()?;
-        let room = room(&engine.shards).await?;
         let _order = engine.order.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may have been removed just now.
         if !engine.has(&self.entry) {
             return Err(Ended);
         }
@@ -231,10 +230,15 @@ impl Cluster {
     }
 
     async fn tell_shard_of(&self, address: &Address, input: Input) -> Result<(), Ended> {
-        let engine = self.engine()?;
-        let shard = engine.shards.get(Share::of(address, engine.shards.len()));
-        let sent = shard.ok_or(Ended)?.send(input).await;
-        sent.map_err(|_| Ended)
+        let doors = self.doors()?;
+        let door = doors.get(Share::of(address, doors.len()));
+        door.ok_or(Ended)?.room_to_ask().await?.tell(input);
+        Ok(())
+    }
+
+    /// The ways in to the shards: who waits there does not keep the engine.
+    fn doors(&self) -> Result<Arc<[Door]>, Ended> {
+        Ok(Arc::clone(&self.engine()?.shards))
     }
 
     /// The engine, if it goes on and still has the cluster.
@@ -257,33 +261,36 @@ impl Inner {
     }
 }
 
-/// Room for one input at each shard.
-pub(super) async fn room(
-    shards: &[mpsc::Sender<Input>],
-) -> Result<Vec<mpsc::Permit<'_, Input>>, Ended> {
+/// Room for one change at each shard.
+pub(super) async fn room(shards: &[Door]) -> Result<Vec<Room<'_>>, Ended> {
     let mut room = Vec::with_capacity(shards.len());
     // All wait for them in the same order, so nobody holds what another waits for in turn.
     for shard in shards {
-        room.push(shard.reserve().await.map_err(|_| Ended)?);
+        room.push(shard.room().await?);
+    }
+    Ok(room)
+}
+
+/// The same for what is done at once.
+pub(super) async fn room_to_ask(shards: &[Door]) -> Result<Vec<Room<'_>>, Ended> {
+    let mut room = Vec::with_capacity(shards.len());
+    for shard in shards {
+        room.push(shard.room_to_ask().await?);
     }
     Ok(room)
 }
 
 /// Tells all shards of a change of a cluster's hosts.
-pub(super) fn change(
-    room: Vec<mpsc::Permit<'_, Input>>,
-    entry: &Entry,
-    update: impl Fn() -> Update,
-) {
+pub(super) fn change(room: Vec<Room<'_>>, entry: &Entry, update: impl Fn() -> Update) {
     let stats = entry.cluster_stats();
     let membership = MembershipChange::new(Some(stats));
     for shard in room {
-        shard.send(Input::Update(update(), None, membership.clone()));
+        shard.tell(Input::Update(update(), None, membership.clone()));
     }
 }
 
 pub(super) async fn past_attempts(
-    shards: &[mpsc::Sender<Input>],
+    shards: &[Door],
     cluster: Option<&Arc<str>>,
     most: usize,
 ) -> Result<Vec<PastAttempt>, Ended> {
@@ -291,7 +298,7 @@ pub(super) async fn past_attempts(
     for shard in shards {
         let (reply, answer) = oneshot::channel();
         let input = Input::Attempts(cluster.cloned(), most, reply);
-        shard.send(input).await.map_err(|_| Ended)?;
+        shard.room_to_ask().await?.tell(input);
         answers.push(answer);
     }
     let mut past = Vec::new();

@@ -11,11 +11,14 @@ pub enum Traffic {
     WhenNoted,
 }
 
+/// As many shards may be asked for.
+pub(super) const MOST_SHARDS: usize = 1024;
+
 /// How an engine is to run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Shards, 1 and up; default 1. Hosts are spread over them.
+    /// Shards, 1 to 1,024; default 1. Hosts are spread over them.
     pub shards: usize,
     /// Attempts that may run at once, of all shards; default and at most as many as the limits of open
     /// descriptors and of local ports allow, when some are left to the rest of the process. Further ones wait
@@ -51,7 +54,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with so many shards.
+    /// The same with so many shards, of which 1,024 are the most.
     pub fn with_shards(mut self, shards: usize) -> Self {
         self.shards = shards;
         self

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::task::{self, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::clock;
+use super::door::Inbox;
 use super::due::Due;
 use super::early::Early;
 use super::entry::{Entry, Live};
@@ -19,7 +20,7 @@ use super::pace::Pace;
 use super::reactor::Reactor;
 use super::running::Attempts;
 use crate::checker::{Checker, HostChecker};
-use crate::cluster::{ClusterId, Clusters, Reset, SessionId, Share};
+use crate::cluster::{ClusterId, Clusters, SessionId, Share};
 use crate::config::ClusterConfig;
 use crate::feed::{Broadcast, EventSink};
 use crate::stats::Stats;
@@ -27,11 +28,13 @@ use crate::stats::Stats;
 mod actions;
 mod attempts;
 mod input;
+mod lines;
 mod shown;
 mod wait;
 
 pub(super) use input::{Input, MembershipChange};
 
+use lines::Lines;
 use shown::Tally;
 
 /// A turn that takes longer, beside its waiting, means that this process was not let run.
@@ -61,7 +64,7 @@ pub(super) struct Shared {
     /// Events of all clusters.
     pub(super) events: Arc<Broadcast>,
     pub(super) stats: Arc<Stats>,
-    /// Goes with the last of them. Whether one of them panicked.
+    /// Goes with the last of them. Whether one of them ended though nobody told it to.
     pub(super) alive: watch::Sender<bool>,
 }
 
@@ -97,13 +100,13 @@ pub(super) struct Shard {
     aside: VecDeque<usize>,
     /// Checkers of hosts that keep connections.
     kept: HashMap<SessionId, Box<dyn HostChecker>>,
-    inputs: mpsc::Receiver<Input>,
-    /// A change of hosts that is being made; others wait for it, and so do readers.
-    reset: Option<(Reset, MembershipChange)>,
+    inputs: Inbox,
+    /// What it was told and has not done yet.
+    lines: Lines,
     in_flight: usize,
     published: Option<Instant>,
-    /// Who waits until all is published.
-    to_show: Vec<oneshot::Sender<()>>,
+    /// Who waits until all of a cluster is published.
+    to_show: Vec<(Arc<str>, oneshot::Sender<()>)>,
     tally: Tally,
     /// When an overload was last told of.
     told: Option<Instant>,
@@ -116,17 +119,21 @@ pub(super) struct Shard {
     events: Arc<Broadcast>,
     stats: Arc<Stats>,
     /// Goes when all else has gone: fields are dropped in their order.
-    _alive: Alive,
+    alive: Alive,
 }
 
 /// Tells how a shard ended.
 #[derive(Debug)]
-struct Alive(watch::Sender<bool>);
+struct Alive {
+    broken: watch::Sender<bool>,
+    /// It was told to end, or nobody can tell it anything any more.
+    to_end: bool,
+}
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.send_replace(true);
+        if !self.to_end {
+            self.broken.send_replace(true);
         }
     }
 }
@@ -136,7 +143,7 @@ impl Shard {
         share: Share,
         seed: u64,
         in_flight: usize,
-        inputs: mpsc::Receiver<Input>,
+        inputs: Inbox,
         shared: Shared,
         reactor: Reactor,
     ) -> Self {
@@ -164,7 +171,7 @@ impl Shard {
             aside: VecDeque::new(),
             kept: HashMap::new(),
             inputs,
-            reset: None,
+            lines: Lines::default(),
             in_flight,
             published: None,
             to_show: Vec::new(),
@@ -173,7 +180,10 @@ impl Shard {
             turn: None,
             to_wait: Duration::ZERO,
             stats,
-            _alive: Alive(alive),
+            alive: Alive {
+                broken: alive,
+                to_end: false,
+            },
         }
     }
 
@@ -181,15 +191,18 @@ impl Shard {
     pub(super) async fn run(mut self) {
         loop {
             match self.turn() {
-                Next::End => return,
+                Next::End => break,
+                // Pieces of a change take long: others of the runtime have their turn after each.
+                Next::Turn if !self.lines.is_empty() => tokio::task::yield_now().await,
                 Next::Turn => tokio::task::consume_budget().await,
                 Next::Wait(deadline) => {
                     if !self.wait(deadline).await {
-                        return;
+                        break;
                     }
                 }
             }
         }
+        self.alive.to_end = true;
     }
 
     /// Runs on this thread until nobody can tell it anything any more. `unpark` ends the reactor's waits.
@@ -197,15 +210,16 @@ impl Shard {
         let mut cx = task::Context::from_waker(unpark);
         loop {
             match self.turn() {
-                Next::End => return,
+                Next::End => break,
                 Next::Turn => (),
                 Next::Wait(deadline) => {
                     if !self.park(deadline, &mut cx) {
-                        return;
+                        break;
                     }
                 }
             }
         }
+        self.alive.to_end = true;
     }
 
     /// Does what is to be done now, up to a bound.
@@ -268,7 +282,7 @@ impl Shard {
 
     /// Whether there is something to do without waiting for it.
     fn busy(&self) -> bool {
-        self.reset.is_some() || (self.may_begin() && self.has_room())
+        !self.lines.is_empty() || (self.may_begin() && self.has_room())
     }
 
     /// Whether an attempt is due and may begin, if there is room.
@@ -300,13 +314,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shard_that_panics_is_told_of_and_one_that_ends_is_not() {
+    fn a_shard_that_panics_is_told_of_and_one_that_was_to_end_is_not() {
         for panics in [true, false] {
-            let (alive, running) = watch::channel(false);
-            let alive = Alive(alive);
+            let (broken, running) = watch::channel(false);
+            let to_end = false;
+            let mut alive = Alive { broken, to_end };
             let shard = std::thread::spawn(move || {
-                let _alive = alive;
+                let alive = &mut alive;
                 assert!(!panics, "as this test wants it");
+                alive.to_end = true;
             });
             assert_eq!(shard.join().is_err(), panics);
             assert_eq!(*running.borrow(), panics);

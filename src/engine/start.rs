@@ -1,9 +1,12 @@
 //! How an engine begins: its shards as tasks, or as threads.
 
+use std::io;
 use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::{mpsc, watch};
 
+use super::door::door;
+use super::options::MOST_SHARDS;
 use super::reactor::Reactor;
 use super::shard::{Shard, Shared};
 use super::{Engine, Inner, Options, capacity, clock, running};
@@ -11,24 +14,22 @@ use crate::cluster::Share;
 use crate::feed::Broadcast;
 use crate::stats::Stats;
 
-/// Changes that may wait for a shard; who tells it more waits for it.
-const CHANGES: usize = 64;
-
 impl Engine {
-    /// An engine whose shards are tasks of the current tokio runtime, which must have I/O and time enabled. Time is the
-    /// runtime's, so tests may pause it.
+    /// An engine whose shards are tasks of the current tokio runtime. Time is the runtime's, so tests may pause it.
     ///
     /// Each engine is to have `stats` of its own: two on the same add up in its gauges and counters.
     ///
     /// # Errors
     ///
-    /// When a poller cannot be made.
+    /// When a poller cannot be made, or the options ask for too many shards.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
-    pub fn start(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
-        let (engine, shards) = Self::shards(&options, stats);
+    /// Outside of a tokio runtime, and on one without I/O or time enabled.
+    pub fn start(options: Options, stats: Arc<Stats>) -> io::Result<Self> {
+        let (engine, shards) = Self::shards(&options, stats)?;
+        // Panics where there is no time, rather than the shards later.
+        drop(tokio::time::sleep(std::time::Duration::ZERO));
         for shard in shards {
             tokio::spawn(shard(Reactor::watched()?).run());
         }
@@ -40,35 +41,47 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When a poller, the runtime or a thread cannot be made.
-    pub fn start_threads(options: Options, stats: Arc<Stats>) -> std::io::Result<Self> {
+    /// When a poller, the runtime or a thread cannot be made, or the options ask for too many shards.
+    pub fn start_threads(options: Options, stats: Arc<Stats>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (engine, ended) = match Self::spawn_shards(&options, stats, runtime.handle()) {
-            Ok(spawned) => spawned,
+        match Self::spawn(&options, stats, runtime.handle()) {
+            Ok((engine, ended, io)) => {
+                // The thread waits for nothing else.
+                let _ = io.send((runtime, ended));
+                Ok(engine)
+            }
             Err(error) => {
                 // Dropping it would block, which a caller within a runtime may not.
                 runtime.shutdown_background();
-                return Err(error);
+                Err(error)
             }
-        };
-        std::thread::Builder::new()
-            .name("shard-io".into())
-            .spawn(move || {
-                let mut ended = ended;
-                runtime.block_on(ended.recv())
-            })?;
-        Ok(engine)
+        }
     }
 
-    /// The engine, and what ends when its last shard has ended.
-    fn spawn_shards(
+    /// The engine, what ends when its last shard has ended, and where both it and the runtime are to be given to the
+    /// thread of the runtime. Threads that were begun end if one cannot be.
+    #[expect(clippy::type_complexity, reason = "told above")]
+    fn spawn(
         options: &Options,
         stats: Arc<Stats>,
         runtime: &tokio::runtime::Handle,
-    ) -> std::io::Result<(Self, mpsc::Receiver<()>)> {
-        let (engine, shards) = Self::shards(options, stats);
+    ) -> io::Result<(
+        Self,
+        mpsc::Receiver<()>,
+        std::sync::mpsc::Sender<(tokio::runtime::Runtime, mpsc::Receiver<()>)>,
+    )> {
+        let (engine, shards) = Self::shards(options, stats)?;
+        let (io, given) = std::sync::mpsc::channel();
+        std::thread::Builder::new()
+            .name("shard-io".into())
+            .spawn(move || {
+                let given: Result<(tokio::runtime::Runtime, mpsc::Receiver<()>), _> = given.recv();
+                if let Ok((runtime, mut ended)) = given {
+                    runtime.block_on(ended.recv());
+                }
+            })?;
         // Nothing is sent: the runtime goes on until the last shard has dropped its end.
         let (runs, ended) = mpsc::channel::<()>(1);
         for (index, shard) in shards.enumerate() {
@@ -83,22 +96,25 @@ impl Engine {
                     shard.run_here(&unpark);
                 })?;
         }
-        Ok((engine, ended))
+        Ok((engine, ended, io))
     }
 
     fn shards(
         options: &Options,
         stats: Arc<Stats>,
-    ) -> (Self, impl Iterator<Item = impl FnOnce(Reactor) -> Shard>) {
+    ) -> io::Result<(Self, impl Iterator<Item = impl FnOnce(Reactor) -> Shard>)> {
         let count = options.shards.max(1);
+        if count > MOST_SHARDS {
+            let why = format!("at most {MOST_SHARDS} shards");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let in_flight =
             capacity::in_flight(options.max_in_flight, count).min(running::MOST * count);
         let per_shard = in_flight.div_ceil(count).max(1);
         let limit = u64::try_from(per_shard * count).unwrap_or(u64::MAX);
         stats.engine.attempts_in_flight_limit.set(limit);
         let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..count).map(|_| mpsc::channel(CHANGES)).unzip();
+        let (doors, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| door()).unzip();
         let (alive, running) = watch::channel(false);
         let shared = Shared {
             spares: options.spare_sockets.div_ceil(count),
@@ -108,19 +124,16 @@ impl Engine {
             alive,
         };
         let events = Arc::downgrade(&shared.events);
-        let shards = receivers
-            .into_iter()
-            .enumerate()
-            .map(move |(index, inputs)| {
-                let shared = shared.clone();
-                move |reactor| {
-                    let seed = seed.wrapping_add(index as u64);
-                    let share = Share::new(index, count);
-                    Shard::new(share, seed, per_shard, inputs, shared, reactor)
-                }
-            });
+        let shards = inboxes.into_iter().enumerate().map(move |(index, inputs)| {
+            let shared = shared.clone();
+            move |reactor| {
+                let seed = seed.wrapping_add(index as u64);
+                let share = Share::new(index, count);
+                Shard::new(share, seed, per_shard, inputs, shared, reactor)
+            }
+        });
         let engine = Self(Arc::new(Inner {
-            shards: senders,
+            shards: doors.into(),
             order: Mutex::default(),
             clusters: RwLock::default(),
             traffic: options.traffic,
@@ -130,6 +143,6 @@ impl Engine {
             started: clock::now(),
             running,
         }));
-        (engine, shards)
+        Ok((engine, shards))
     }
 }

@@ -28,6 +28,11 @@ impl Parts {
         self.names.insert(task.id(), name);
     }
 
+    /// Ends them all.
+    pub(super) async fn end(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
     /// Waits until one is lost.
     pub(super) async fn lost(&mut self) -> io::Error {
         while let Some(ended) = self.tasks.join_next().await {

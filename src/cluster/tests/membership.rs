@@ -84,7 +84,7 @@ fn drivers_with_a_share_each_hold_every_host_once_and_count_together() {
 fn hosts_that_are_told_in_steps_are_as_if_told_at_once() {
     let mut world = World::healthy(&[1, 2, 3]);
     let told: Arc<[_]> = [2, 3, 4, 5].map(|port| Arc::new(host(port))).into();
-    let mut reset = world.clusters.begin_reset("c", told).unwrap();
+    let mut reset = world.begin_reset("c", told);
     let mut steps = 1;
     let changed = loop {
         match world.clusters.continue_reset(world.now, &mut reset, 2) {

@@ -387,7 +387,7 @@ impl Model {
         let Some(mut steps) = self.oracle.begin(name, &hosts) else {
             return;
         };
-        let mut reset = self.world.clusters.begin_reset(name, hosts).unwrap();
+        let mut reset = self.world.begin_reset(name, hosts);
         for turn in 0_u32.. {
             let now = self.world.now;
             let done = self.world.clusters.continue_reset(now, &mut reset, at);

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::lines::{Going, Work};
 use super::{Runtime, Shard};
-use crate::cluster::{ClusterId, Update};
+use crate::cluster::{Begun, ClusterId, Update};
 use crate::engine::clock;
+use crate::engine::door::Told;
 use crate::engine::journal::PastAttempt;
 use crate::engine::told::Explanation;
 use crate::host::Address;
@@ -16,7 +18,9 @@ use crate::stats::ClusterStats;
 
 /// Changes taken in one turn.
 const INPUTS: usize = 16;
-/// Hosts of one change looked at in one turn, in a few milliseconds at most.
+/// What is heard at once.
+const HEARD: usize = 256;
+/// Hosts of changes looked at in one turn, in a few milliseconds at most.
 const HOSTS: usize = 2048;
 
 /// What a driver is told.
@@ -33,9 +37,9 @@ pub(in crate::engine) enum Input {
     Explain(Arc<str>, Address, usize, oneshot::Sender<Vec<Explanation>>),
     /// So many of the last attempts, of one cluster or of all.
     Attempts(Option<Arc<str>>, usize, oneshot::Sender<Vec<PastAttempt>>),
-    /// To be told once readers see all that came before.
-    Published(oneshot::Sender<()>),
-    /// There is nothing more to do.
+    /// To be told once readers see all that a cluster was told before.
+    Published(Arc<str>, oneshot::Sender<()>),
+    /// There is nothing more to do; what was told before is left undone too.
     Stop,
 }
 
@@ -58,44 +62,98 @@ impl MembershipChange {
     }
 }
 
+impl Input {
+    /// The cluster that it is about, if it is about one.
+    pub(super) fn cluster(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Update(update, ..) => Some(match update {
+                Update::Cluster { config, .. } => config.key(),
+                Update::RemoveCluster(cluster) | Update::HostsUnavailable(cluster) => cluster,
+                Update::Reset { cluster, .. }
+                | Update::Upsert { cluster, .. }
+                | Update::Remove { cluster, .. } => cluster,
+            }),
+            Self::Traffic(cluster)
+            | Self::SetUnhealthy(cluster, ..)
+            | Self::Explain(cluster, ..)
+            | Self::Published(cluster, _) => Some(cluster),
+            Self::Attempts(cluster, ..) => cluster.as_ref(),
+            Self::Limits(_) | Self::Stop => None,
+        }
+    }
+}
+
 impl Shard {
-    /// Takes changes that wait; false when there will be no more.
+    /// Does some of what it was told; false when there is nothing more to do for it. It listens between all that it
+    /// does, so its end waits for no more than a piece of a change, and questions neither.
     pub(super) fn take_inputs(&mut self) -> bool {
+        let mut hosts = HOSTS;
         for _ in 0..INPUTS {
-            if self.reset.is_some() {
-                self.continue_reset();
-                return true;
+            if !self.listen() {
+                return false;
             }
-            match self.inputs.try_recv() {
-                Ok(input) => self.take(input),
-                Err(mpsc::error::TryRecvError::Empty) => return true,
-                Err(mpsc::error::TryRecvError::Disconnected) => return false,
+            let Some((cluster, work)) = self.lines.next() else {
+                return true;
+            };
+            let going = match work {
+                Work::Begin(told) => self.take(told),
+                Work::GoOn(going) => self.go_on(going, &mut hosts),
+            };
+            self.lines.end_turn(cluster, going);
+            if hosts == 0 {
+                return true;
             }
         }
         true
     }
 
-    fn continue_reset(&mut self) {
-        let now = clock::now();
-        let Some((reset, membership)) = &mut self.reset else {
-            return;
-        };
-        if let Some(changed) = self.clusters.continue_reset(now, reset, HOSTS) {
-            if changed {
-                membership.count();
+    /// Hears all that it was told since.
+    fn listen(&mut self) -> bool {
+        for _ in 0..HEARD {
+            let open = match self.inputs.try_recv() {
+                Ok(told) => self.hear(told),
+                Err(mpsc::error::TryRecvError::Empty) => return true,
+                Err(mpsc::error::TryRecvError::Disconnected) => false,
+            };
+            if !open {
+                return false;
             }
-            self.reset = None;
         }
-        self.act(now);
+        true
     }
 
-    pub(super) fn take(&mut self, input: Input) {
+    /// Does what need not wait; false if there is nothing more to do.
+    pub(super) fn hear(&mut self, told: Told) -> bool {
+        if matches!(told.input, Input::Stop) {
+            return false;
+        }
+        if let Some(told) = self.lines.push(told) {
+            self.take(told);
+        }
+        true
+    }
+
+    /// Makes a change of hosts go on, by up to so many of them.
+    fn go_on(&mut self, mut going: Going, hosts: &mut usize) -> Option<Going> {
         let now = clock::now();
-        match input {
-            Input::Update(Update::Reset { cluster, hosts }, _, membership) => {
-                let reset = self.clusters.begin_reset(&cluster, hosts);
-                self.reset = reset.map(|reset| (reset, membership));
-            }
+        let before = going.reset.looked_at();
+        let done = self.clusters.continue_reset(now, &mut going.reset, *hosts);
+        *hosts = hosts.saturating_sub(going.reset.looked_at() - before);
+        self.act(now);
+        let Some(changed) = done else {
+            return Some(going);
+        };
+        if changed {
+            going.membership.count();
+        }
+        None
+    }
+
+    /// Does what it was told, or begins it.
+    fn take(&mut self, told: Told) -> Option<Going> {
+        let now = clock::now();
+        let mut going = None;
+        match told.input {
             Input::Update(update, runtime, membership) => {
                 let name = runtime
                     .as_ref()
@@ -104,8 +162,16 @@ impl Shard {
                     Update::RemoveCluster(name) => self.clusters.id(name),
                     _ => None,
                 };
-                if self.clusters.handle_update(now, update) {
-                    membership.count();
+                match self.clusters.begin_update(now, update) {
+                    Begun::Done(true) => membership.count(),
+                    Begun::Done(false) => (),
+                    Begun::Goes(reset) => {
+                        going = Some(Going {
+                            reset,
+                            membership,
+                            _room: told.room,
+                        });
+                    }
                 }
                 if let Some(id) = removed {
                     self.set_runtime(id, None);
@@ -117,9 +183,8 @@ impl Shard {
                 }
             }
             Input::Limits(limits) => self.clusters.set_limits(limits),
-            Input::Published(reply) => self.to_show.push(reply),
-            // What was told before is still taken, then there will be no more.
-            Input::Stop => self.inputs.close(),
+            Input::Published(name, reply) => self.to_show.push((name, reply)),
+            Input::Stop => (),
             Input::Traffic(name) => {
                 if let Some(id) = self.clusters.id(&name) {
                     self.clusters.note_traffic(now, id);
@@ -139,6 +204,7 @@ impl Shard {
             }
         }
         self.act(now);
+        going
     }
 
     fn set_runtime(&mut self, id: ClusterId, runtime: Option<Runtime>) {

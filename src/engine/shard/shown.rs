@@ -35,11 +35,9 @@ impl Shard {
         self.tally.tell(&self.stats.engine, in_flight, queued);
     }
 
-    /// Shows readers what has changed, at most every [`PUBLISH_EVERY`].
+    /// Shows readers what has changed, at most every [`PUBLISH_EVERY`]. A cluster whose hosts are being changed is shown
+    /// once they are.
     pub(super) fn publish(&mut self) {
-        if self.reset.is_some() {
-            return;
-        }
         if !self.clusters.has_changed() {
             self.tell_shown();
             return;
@@ -48,7 +46,8 @@ impl Shard {
         if self.published.is_some_and(|at| now < at + PUBLISH_EVERY) {
             return;
         }
-        while let Some((id, part)) = self.clusters.poll_part() {
+        let changing = self.lines.changing();
+        while let Some((id, part)) = self.clusters.poll_part_but(&changing) {
             self.published = Some(now);
             if let Some(runtime) = runtime_of(&self.runtimes, id) {
                 runtime.entry.publish(self.index, part);
@@ -59,7 +58,11 @@ impl Shard {
     }
 
     fn tell_shown(&mut self) {
-        for reply in self.to_show.drain(..) {
+        let lines = &self.lines;
+        for (_, reply) in self
+            .to_show
+            .extract_if(.., |(name, _)| !lines.changes(name))
+        {
             // Whoever asked may have gone.
             let _ = reply.send(());
         }

@@ -6,16 +6,16 @@ use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use super::Shard;
-use super::input::Input;
 use super::shown::PUBLISH_EVERY;
 use crate::engine::clock;
+use crate::engine::door;
 
 /// How soon attempts that wait for room look again by themselves.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
 
 /// What ends a wait, beside the reactor and time.
 enum Told {
-    Input(Option<Input>),
+    Input(Option<door::Told>),
     Woken,
 }
 
@@ -32,7 +32,7 @@ impl Shard {
         tokio::select! {
             biased;
             input = self.inputs.recv() => match input {
-                Some(input) => self.take(input),
+                Some(told) => return self.hear(told),
                 None => return false,
             },
             ready = self.reactor.ready() => if let Err(error) = ready {
@@ -47,7 +47,7 @@ impl Shard {
     /// The same on a thread of its own, which it blocks.
     pub(super) fn park(&mut self, deadline: Option<Instant>, cx: &mut task::Context<'_>) -> bool {
         match self.told(deadline, cx) {
-            Poll::Ready(Told::Input(Some(input))) => self.take(input),
+            Poll::Ready(Told::Input(Some(told))) => return self.hear(told),
             Poll::Ready(Told::Input(None)) => return false,
             Poll::Ready(Told::Woken) | Poll::Pending => (),
         }
