@@ -60,6 +60,12 @@ impl Refused {
         Self(StatusCode::PAYLOAD_TOO_LARGE, message.into())
     }
 
+    /// What the client asks is too long.
+    pub(super) fn head_too_large() -> Self {
+        let message = "The head of the request is too long.\n".to_owned();
+        Self(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message)
+    }
+
     /// What should work does not.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, message.into())

@@ -1,6 +1,6 @@
 //! What is asked after the `?`.
 
-use axum::body::to_bytes;
+use axum::body::{HttpBody as _, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header;
 use axum::http::request::Parts;
@@ -140,14 +140,17 @@ impl<S: Sync> FromRequest<S> for Posted {
     async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
         let (parts, body) = request.into_parts();
         let mut query = Query::parse(parts.uri.query().unwrap_or_default()).ok_or_else(not_utf8)?;
+        let too_large =
+            || Refused::too_large(format!("A body of at most {FORM_BYTES} bytes is read.\n"));
+        if body.size_hint().lower() > FORM_BYTES as u64 {
+            return Err(too_large());
+        }
         let patience = Terms::of(&parts.extensions).limits.request_timeout;
         // Read whatever it is: else its rest would be taken for the next request.
         let body = tokio::time::timeout(patience, to_bytes(body, FORM_BYTES)).await;
         let body = body
             .map_err(|_| Refused::timeout("The body did not come.\n"))?
-            .map_err(|_| {
-                Refused::too_large(format!("A body of at most {FORM_BYTES} bytes is read.\n"))
-            })?;
+            .map_err(|_| too_large())?;
         let form = parts.headers.get(header::CONTENT_TYPE);
         if form.is_some_and(|of| {
             of.as_bytes()

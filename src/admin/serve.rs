@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::Extensions;
+use axum::response::IntoResponse as _;
 use axum::serve::Listener;
 use hyper::Request;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -24,7 +25,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
+use super::answer::Refused;
 use super::seats::{Answering, Seat, Seats};
+
+/// The least that is read of a head at once.
+const LEAST_HEAD: usize = 8192;
 
 /// What a client may take.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +38,7 @@ pub struct Limits {
     /// Connections at once, default 512. One more takes the place of the one that has waited longest for its
     /// client to ask, or to take its answer; while there is none, it waits.
     pub connections: usize,
-    /// Bytes of a request's head, at least 8192; default 64 KiB.
+    /// Bytes of a request's head, at least 8192; default 64 KiB. It has 100 headers at most.
     pub head_bytes: usize,
     /// How long a connection may be without a whole request while none is answered, default 10 s.
     pub request_timeout: Duration,
@@ -178,9 +183,14 @@ async fn connection(
         let (terms, seat) = &of_answers;
         let answering = seat.answer();
         request.extensions_mut().insert(terms.clone());
-        let answer = router.call(request);
+        // What was read at once can be longer than what is buffered.
+        let fits = head_bytes(&request) <= terms.limits.head_bytes.max(LEAST_HEAD);
+        let answer = fits.then(|| router.call(request));
         async move {
-            let answer = answer.await?;
+            let answer = match answer {
+                Some(answer) => answer.await?,
+                None => Refused::head_too_large().into_response(),
+            };
             let given = |body| Given {
                 body,
                 _answering: answering,
@@ -192,7 +202,7 @@ async fn connection(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.request_timeout)
-            .max_buf_size(limits.head_bytes.max(8192))
+            .max_buf_size(limits.head_bytes.max(LEAST_HEAD))
             .serve_connection(io, service)
     );
     let mut terms = terms;
@@ -210,6 +220,15 @@ async fn connection(
     if let Err(error) = ended {
         tracing::debug!(%error, "admin connection ended");
     }
+}
+
+/// About how many bytes the head of a request has.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    let uri = request.uri().path_and_query();
+    let headers = request.headers().iter();
+    // After a name stands a colon and a space, after a value the end of its line.
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + 4);
+    uri.map_or(0, |uri| uri.as_str().len()) + headers.sum::<usize>()
 }
 
 /// The body of an answer; the connection answers until it is dropped.

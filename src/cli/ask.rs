@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use axum::http::{Request, StatusCode, header};
+use axum::http::{Request, Response, StatusCode, header};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -29,12 +29,19 @@ pub(super) enum NoAnswer {
     Unreachable(String),
 }
 
+/// How long the whole of an answer may take.
+const WHOLE: Duration = Duration::from_secs(60);
+
 /// Asks for `path` at `admin`, `HOST:PORT` or the path of a socket, and gives each line of the answer to `line`.
-pub(super) async fn lines(
-    admin: &str,
-    path: &str,
-    mut line: impl FnMut(&str),
-) -> Result<(), NoAnswer> {
+pub(super) async fn lines(admin: &str, path: &str, line: impl FnMut(&str)) -> Result<(), NoAnswer> {
+    let all = timeout(WHOLE, lines_of(admin, path, line)).await;
+    all.unwrap_or_else(|_| {
+        let reason = format!("the admin port at {admin}: the answer did not end within 60s");
+        Err(NoAnswer::Unreachable(reason))
+    })
+}
+
+async fn lines_of(admin: &str, path: &str, mut line: impl FnMut(&str)) -> Result<(), NoAnswer> {
     let wrong = |error: &dyn std::fmt::Display| {
         NoAnswer::Unreachable(format!("the admin port at {admin}: {error}"))
     };
@@ -43,9 +50,22 @@ pub(super) async fn lines(
         NoAnswer::Refused(reason)
     })?;
     let asked = timeout(PATIENCE, ask(port, path)).await;
-    let (status, mut body) = asked
+    let answer = asked
         .map_err(|_| wrong(&"no answer within 10s"))?
         .map_err(|error| wrong(&error))?;
+    let status = answer.status();
+    // Lists are JSON, and complaints plain text: what else is said, another said.
+    let kind = answer.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let ours = match status.is_success() {
+        true => kind.starts_with("application/json"),
+        false => kind.starts_with("text/plain"),
+    };
+    if !ours {
+        let said = format_args!("{status} of type {kind:?}: this is no admin port of xds-health");
+        return Err(wrong(&said));
+    }
+    let mut body = answer.into_body();
     let (mut text, mut all) = (Vec::new(), String::new());
     while let Some(part) = timeout(PATIENCE, next(&mut body))
         .await
@@ -127,7 +147,7 @@ fn is_address(text: &str) -> bool {
     named || text.parse::<SocketAddr>().is_ok()
 }
 
-async fn ask(port: Port<'_>, path: &str) -> io::Result<(StatusCode, Incoming)> {
+async fn ask(port: Port<'_>, path: &str) -> io::Result<Response<Incoming>> {
     match port {
         Port::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
@@ -144,7 +164,7 @@ async fn exchange(
     io: impl hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     host: &str,
     path: &str,
-) -> io::Result<(StatusCode, Incoming)> {
+) -> io::Result<Response<Incoming>> {
     let (mut sender, connection) = http1::handshake(io).await.map_err(io::Error::other)?;
     // It ends with the answer; what went wrong is told there.
     tokio::spawn(async move {
@@ -156,8 +176,7 @@ async fn exchange(
         .body(axum::body::Body::empty())
         .map_err(io::Error::other)?;
     let answer = sender.send_request(request).await;
-    let answer = answer.map_err(io::Error::other)?;
-    Ok((answer.status(), answer.into_body()))
+    answer.map_err(io::Error::other)
 }
 
 /// The next part of an answer.

@@ -12,7 +12,7 @@ use super::clock;
 use super::load::Loaded;
 use crate::admin::{self, Admin, Control};
 use crate::dns;
-use crate::engine::{Engine, Options, Origin};
+use crate::engine::{Engine, Options, Origin, raise_descriptor_limit};
 use crate::registry::Change;
 use crate::stats::Stats;
 use crate::xds::Client;
@@ -32,6 +32,10 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Changes that may wait for the engine; when there are more, the control planes' streams wait. Names are
 /// looked up all the same.
 const CHANGES: usize = 64;
+
+/// Descriptors for all but attempts and the admin port: logs, streams to management servers. As many as the admin
+/// port takes where that is fewer.
+const REST: usize = 128;
 
 /// A bootstrap at work. To be stopped by [`Daemon::stop`].
 pub(super) struct Daemon {
@@ -59,6 +63,8 @@ impl Daemon {
         stats: Arc<Stats>,
         control: Arc<dyn Control>,
     ) -> io::Result<Self> {
+        let seats = admin_connections(raise_descriptor_limit());
+        let options = options.with_reserved_descriptors(seats + REST.min(seats));
         let shards = options.shards;
         let engine = Engine::start_threads(options, stats).map_err(|error| {
             let what = format!("cannot start {shards} shards: {error}");
@@ -74,8 +80,9 @@ impl Daemon {
         } = loaded;
         let force = reload::Force::new(&bootstrap, &message, clock::time());
         drop(message);
-        let listener = match bootstrap.admin.and_then(|admin| admin.address) {
-            Some(address) => Some(AdminPort::bind(&address).await?),
+        let admin = bootstrap.admin;
+        let listener = match admin.and_then(|admin| Some((admin.address?, admin.mode))) {
+            Some((address, mode)) => Some(AdminPort::bind(&address, mode).await?),
             None => None,
         };
         let ended = io::Error::other;
@@ -119,7 +126,7 @@ impl Daemon {
             if listener.is_loopback() {
                 admin = admin.with_own_names_only();
             }
-            tokio::spawn(listener.serve(admin::router(admin), async move {
+            tokio::spawn(listener.serve(admin::router(admin), seats, async move {
                 // The sender goes when the daemon stops.
                 while stopping.changed().await.is_ok() {}
             }))
@@ -163,6 +170,13 @@ impl Daemon {
         let (answered, ()) = tokio::join!(answered, self.engine.stop());
         answered
     }
+}
+
+/// How many connections the admin port takes: as many as it does where descriptors abound, else an eighth of them,
+/// so that clients that only connect take none from attempts.
+fn admin_connections(limit: u64) -> usize {
+    let eighth = usize::try_from(limit / 8).unwrap_or(usize::MAX);
+    eighth.clamp(2, admin::Limits::default().connections)
 }
 
 /// Does what control planes and name servers tell. The gate opens when clusters were told and have done their first

@@ -3,14 +3,18 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
+use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 
 use super::console::Console;
 use super::control::Controls;
 use super::daemon::{Daemon, Reloaded};
 use super::load::{self, Loaded, Source};
+use super::log::Logs;
 use super::notify::Notify;
 #[cfg(feature = "otlp")]
 use super::otlp;
@@ -27,8 +31,18 @@ pub(super) const JOURNAL: usize = 65_536;
 
 /// More pairs of descriptors than tokio opens.
 const TOKIOS: usize = 6;
+/// Threads beside those of shards: for input and output, the log, an event log, name servers and files.
+const THREADS: usize = 6;
 
 pub(super) fn run(args: &RunArgs, console: &mut Console<'_>) -> u8 {
+    raise_descriptor_limit();
+    let runtime = match room(shards(args)).and_then(|()| runtime()) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            console.complain(&format_args!("cannot start: {error}"));
+            return LOCAL;
+        }
+    };
     let (logs, flush) = match log::install(&args.log) {
         Ok(logs) => logs,
         Err(reason) => {
@@ -36,43 +50,88 @@ pub(super) fn run(args: &RunArgs, console: &mut Console<'_>) -> u8 {
             return USAGE;
         }
     };
-    let stats = Arc::new(Stats::default());
-    let registry = Registry::default().with_sink(FileSinkFactory::new(Arc::clone(&stats)));
-    let name = load::name(&args.config.config);
-    let source = Source::read(&args.config.config);
-    let loaded = match source.and_then(|source| source.load(&registry, &stats)) {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            drop(flush);
-            return complain(console, &name, &error);
-        }
-    };
-    warn_of(&name, &loaded.warnings);
-    raise_descriptor_limit();
-    // Tokio panics where it finds no descriptors for what it does with signals.
-    let enough: io::Result<Vec<_>> = (0..TOKIOS).map(|_| UnixStream::pair()).collect();
-    let runtime = enough.and_then(|pairs| {
-        drop(pairs);
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-    });
-    let controls = Arc::new(Controls::new(logs, registry.clone()));
-    let served = serve(args, loaded, registry, stats, controls);
-    let ended = runtime.and_then(|runtime| {
-        let ended = runtime.block_on(served);
-        // A file that is still being read is of no use any more.
-        runtime.shutdown_background();
-        ended
-    });
+    let ended = runtime.block_on(load_and_serve(args, logs));
+    // A file that is still being read is of no use any more.
+    runtime.shutdown_background();
     drop(flush);
     match ended {
         Ok(()) => 0,
-        Err(error) => {
+        Err(Ended::Refused(error)) => complain(console, &load::name(&args.config.config), &error),
+        Err(Ended::Local(error)) => {
             console.complain(&error);
             LOCAL
         }
     }
+}
+
+/// Why the daemon did not end as it was told to.
+enum Ended {
+    /// The file cannot be used.
+    Refused(ConfigError),
+    /// This machine does not give what it takes.
+    Local(io::Error),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Local(error)
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    runtime::Builder::new_current_thread()
+        .enable_all()
+        // Files are read there, and a nested one takes as much as on the main thread.
+        .thread_stack_size(8 << 20)
+        .build()
+}
+
+/// Whether there are descriptors and threads to start with: tokio and the logger panic where they find none.
+fn room(shards: usize) -> io::Result<()> {
+    let told =
+        |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+    let descriptors: io::Result<Vec<_>> = (0..TOKIOS).map(|_| UnixStream::pair()).collect();
+    drop(descriptors.map_err(|error| told("too few descriptors", error))?);
+    let hold = Arc::new(Mutex::new(()));
+    let held = hold.lock();
+    let mut threads = Vec::new();
+    let mut result = Ok(());
+    for _ in 0..shards.saturating_add(THREADS) {
+        let hold = Arc::clone(&hold);
+        match thread::Builder::new().spawn(move || drop(hold.lock())) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                result = Err(told("too few threads", error));
+                break;
+            }
+        }
+    }
+    drop(held);
+    for thread in threads {
+        // It did nothing that could fail.
+        let _ = thread.join();
+    }
+    result
+}
+
+/// Signals are heeded from the first moment: the end at once, what else they ask for when the file is in force.
+async fn load_and_serve(args: &RunArgs, logs: Logs) -> Result<(), Ended> {
+    let mut signals = Signals::new()?;
+    let stats = Arc::new(Stats::default());
+    let registry = Registry::default().with_sink(FileSinkFactory::new(Arc::clone(&stats)));
+    let load = {
+        let (path, registry) = (args.config.config.clone(), registry.clone());
+        let stats = Arc::clone(&stats);
+        move || Source::read(&path)?.load(&registry, &stats)
+    };
+    let loaded = tokio::select! {
+        loaded = spawn_blocking(load) => loaded.map_err(io::Error::other)?,
+        () = signals.stop() => return Ok(()),
+    };
+    let loaded = loaded.map_err(Ended::Refused)?;
+    warn_of(&load::name(&args.config.config), &loaded.warnings);
+    let controls = Arc::new(Controls::new(logs, registry.clone()));
+    Ok(serve(args, loaded, registry, stats, controls, signals).await?)
 }
 
 fn warn_of(file: &str, warnings: &Warnings) {
@@ -82,13 +141,16 @@ fn warn_of(file: &str, warnings: &Warnings) {
     }
 }
 
-fn options(args: &RunArgs) -> Options {
-    let shards = args.concurrency.map_or_else(
-        || std::thread::available_parallelism().map_or(1, usize::from),
+fn shards(args: &RunArgs) -> usize {
+    args.concurrency.map_or_else(
+        || thread::available_parallelism().map_or(1, usize::from),
         usize::from,
-    );
+    )
+}
+
+fn options(args: &RunArgs) -> Options {
     let options = Options::default()
-        .with_shards(shards)
+        .with_shards(shards(args))
         .with_journal(JOURNAL)
         .with_spare_sockets(args.spare_sockets.into())
         .with_traffic(match args.traffic {
@@ -107,8 +169,8 @@ async fn serve(
     registry: Registry,
     stats: Arc<Stats>,
     controls: Arc<Controls>,
+    mut signals: Signals,
 ) -> io::Result<()> {
-    let mut signals = Signals::new()?;
     let notify = Notify::from_env();
     let control = Arc::clone(&controls) as Arc<dyn Control>;
     #[cfg(feature = "otlp")]
@@ -156,7 +218,7 @@ async fn reload(file: &Path, registry: &Registry, daemon: &mut Daemon) -> io::Re
     let (path, registry, read) = (file.to_owned(), registry.clone(), clock::time());
     // What a client counts when it is made was counted at the start.
     let load = move || Source::read_again(&path)?.load(&registry, &Arc::default());
-    let loaded = tokio::task::spawn_blocking(load).await;
+    let loaded = spawn_blocking(load).await;
     match loaded.map_err(io::Error::other)? {
         Ok(loaded) => {
             warn_of(&name, &loaded.warnings);
@@ -211,6 +273,8 @@ struct Signals {
     interrupt: Signal,
     hangup: Signal,
     reopen: Signal,
+    /// Of a file that may grow no more. Heard and passed over, so that the write fails instead of the process.
+    _too_long: Signal,
 }
 
 impl Signals {
@@ -220,6 +284,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
             reopen: signal(SignalKind::user_defined1())?,
+            _too_long: signal(SignalKind::from_raw(libc::SIGXFSZ))?,
         })
     }
 

@@ -70,8 +70,7 @@ async fn show(args: &StatusArgs, console: &mut Console<'_>) -> u8 {
             let most = rows.saturating_sub(AROUND + seen.clusters.len()).max(1);
             let most = args.limit.min(most);
             let lines = seen.lines(console.out.paint(), columns, most);
-            let shown: Vec<_> = lines.into_iter().take(rows.saturating_sub(1)).collect();
-            live.show(&mut console.out, &shown);
+            live.show(&mut console.out, &cut(lines, rows.saturating_sub(1)));
         } else {
             let lines = seen.lines(console.out.paint(), usize::MAX, args.limit);
             console.out.say(format_args!("{}\n", lines.join("\n")));
@@ -83,6 +82,17 @@ async fn show(args: &StatusArgs, console: &mut Console<'_>) -> u8 {
             console.out.say(format_args!("\n"));
         }
     }
+}
+
+/// As many lines as there is room for, the last of which tells of those that are left out.
+fn cut(mut lines: Vec<String>, room: usize) -> Vec<String> {
+    if lines.len() > room {
+        let kept = room.saturating_sub(1);
+        let more = lines.len() - kept;
+        lines.truncate(kept);
+        lines.push(format!("... {more} more lines: see --cluster and --limit"));
+    }
+    lines
 }
 
 /// What the admin port told.
@@ -232,4 +242,17 @@ pub(super) fn ago(time: &str) -> Option<Duration> {
     let now = jiff::Timestamp::try_from(clock::time()).ok()?;
     // Clocks differ: what is to come was just now.
     Some(Duration::try_from(now.duration_since(time)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_has_no_room_for_is_told_of() {
+        let lines: Vec<_> = (0..5).map(|n| n.to_string()).collect();
+        assert_eq!(cut(lines.clone(), 5), lines);
+        let told = "... 3 more lines: see --cluster and --limit".to_owned();
+        assert_eq!(cut(lines, 3), ["0".to_owned(), "1".to_owned(), told]);
+    }
 }

@@ -15,6 +15,7 @@ use crate::host::Address;
 use crate::proto::envoy::config::bootstrap::v3::bootstrap::DynamicResources;
 use crate::proto::envoy::config::bootstrap::v3::{Admin as AdminMessage, Bootstrap as Message};
 use crate::proto::envoy::config::cluster::v3::Cluster as ClusterMessage;
+use crate::proto::envoy::config::core::v3::address::Address as Specifier;
 use crate::proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use crate::proto::envoy::config::core::v3::{ApiConfigSource, Node};
 use crate::validate::FieldPath;
@@ -60,6 +61,8 @@ pub struct Bootstrap {
 pub struct Admin {
     /// `address`, without which nothing listens.
     pub address: Option<Address>,
+    /// `address.pipe.mode`: the permissions of a socket in the file system, if they are not to follow from the umask.
+    pub mode: Option<u32>,
 }
 
 /// What a file holds.
@@ -269,6 +272,11 @@ fn read_clusters(message: &Message, at: &FieldPath<'_>, report: &mut Report) -> 
             );
             report.fault::<()>(&at.field("name"), reason);
         }
+        if let Some(character) = cluster.name.chars().find(|c| c.is_control()) {
+            // It could pass for lines about other clusters where names are printed.
+            let reason = format!("holds the control character {character:?}");
+            report.fault::<()>(&at.field("name"), reason);
+        }
         let Some(cluster) = ClusterConfig::read(cluster, &at, report) else {
             continue;
         };
@@ -311,7 +319,12 @@ fn read_admin(message: &AdminMessage, at: &FieldPath<'_>, report: &mut Report) -
             "an internal listener cannot be listened on here",
         );
     }
-    Admin { address }
+    let specifier = message.address.as_ref().and_then(|a| a.address.as_ref());
+    let mode = match specifier {
+        Some(Specifier::Pipe(pipe)) if pipe.mode != 0 => Some(pipe.mode),
+        _ => None,
+    };
+    Admin { address, mode }
 }
 
 #[cfg(test)]
@@ -409,6 +422,10 @@ stats_config: {stats_matcher: {}}
         refused(
             "admin: {address: {pipe: {path: '@x', mode: 1}}}",
             "admin.address.pipe.mode: an abstract socket has no mode",
+        );
+        refused(
+            "static_resources: {clusters: [{name: \"a\\nb\"}]}",
+            "static_resources.clusters[0].name: holds the control character '\\n'",
         );
         refused(
             "layered_runtime: {layers: [{name: a, static_layer: {x: null}}]}",

@@ -1,9 +1,10 @@
 //! How many attempts may run at once.
 
+use super::Options;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors left to the rest of the process: logs, the admin port, streams to management servers. A quarter
-/// of all where there are few.
+/// Descriptors left to the rest of the process, unless it says how many it wants. A quarter of all where there are
+/// few.
 const RESERVE: u64 = 128;
 /// Descriptors that a shard has for itself.
 const PER_SHARD: u64 = 8;
@@ -27,12 +28,16 @@ pub fn raise_descriptor_limit() -> u64 {
 }
 
 /// Attempts that may run at once in this process with so many shards: as many as descriptors and local ports
-/// allow, at least one. `wanted` asks for less.
-pub(super) fn in_flight(wanted: Option<usize>, shards: usize) -> usize {
+/// allow, at least one. The options may ask for less.
+pub(super) fn in_flight(options: &Options, shards: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let free = descriptors_for_attempts(limit, open_descriptors(), shards);
+    let reserve = options.reserved_descriptors.map_or_else(
+        || RESERVE.min(limit / 4),
+        |reserve| u64::try_from(reserve).unwrap_or(u64::MAX),
+    );
+    let free = descriptors_for_attempts(limit, open_descriptors(), shards, reserve);
     let most = usize::try_from(free.min(local_ports() / 2)).unwrap_or(usize::MAX);
-    match wanted {
+    match options.max_in_flight {
         Some(wanted) if wanted > most => {
             tracing::warn!(
                 wanted,
@@ -46,12 +51,12 @@ pub(super) fn in_flight(wanted: Option<usize>, shards: usize) -> usize {
     }
 }
 
-fn descriptors_for_attempts(limit: u64, open: u64, shards: usize) -> u64 {
+fn descriptors_for_attempts(limit: u64, open: u64, shards: usize, reserve: u64) -> u64 {
     let shards = u64::try_from(shards).unwrap_or(u64::MAX);
     limit
         .saturating_sub(open)
         .saturating_sub(shards.saturating_mul(PER_SHARD))
-        .saturating_sub(RESERVE.min(limit / 4))
+        .saturating_sub(reserve)
         .max(1)
 }
 
@@ -82,18 +87,21 @@ mod tests {
 
     #[test]
     fn the_rest_of_the_process_keeps_its_descriptors() {
-        let of = |limit, open, shards| descriptors_for_attempts(limit, open, shards);
-        assert_eq!(of(1024, 20, 2), 1024 - 20 - 16 - 128);
-        assert_eq!(of(1024, 20, 64), 1024 - 20 - 512 - 128);
-        assert_eq!(of(40, 20, 1), 40 - 20 - 8 - 10);
-        assert_eq!(of(28, 25, 2), 1);
-        assert_eq!(of(u64::MAX, 20, usize::MAX), 1);
+        let of = descriptors_for_attempts;
+        assert_eq!(of(1024, 20, 2, 128), 1024 - 20 - 16 - 128);
+        assert_eq!(of(1024, 20, 64, 128), 1024 - 20 - 512 - 128);
+        assert_eq!(of(40, 20, 1, 10), 40 - 20 - 8 - 10);
+        assert_eq!(of(28, 25, 2, 7), 1);
+        assert_eq!(of(u64::MAX, 20, usize::MAX, u64::MAX), 1);
     }
 
     #[test]
     fn there_is_room_for_one_attempt_at_least() {
-        assert!(in_flight(None, 1) >= 1);
-        assert_eq!(in_flight(Some(0), 1), 1);
+        let options = Options::default();
+        assert!(in_flight(&options, 1) >= 1);
+        let none = options.clone().with_reserved_descriptors(usize::MAX);
+        assert_eq!(in_flight(&none, 1), 1);
+        assert_eq!(in_flight(&options.with_max_in_flight(0), 1), 1);
         assert!(local_ports() >= 1);
         assert!(open_descriptors() >= 3);
     }

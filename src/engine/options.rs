@@ -24,6 +24,9 @@ pub struct Options {
     /// descriptors and of local ports allow, when some are left to the rest of the process. Further ones wait
     /// for their turn.
     pub max_in_flight: Option<usize>,
+    /// Descriptors that attempts leave to the rest of the process: files, connections, whatever else it may open
+    /// later; default 128, or a quarter of the limit where that is fewer.
+    pub reserved_descriptors: Option<usize>,
     /// Sockets of attempts that have succeeded that are kept for later ones, of all shards; default 0: each
     /// attempt opens a socket and closes it. See [`Options::with_spare_sockets`].
     pub spare_sockets: usize,
@@ -44,6 +47,7 @@ impl Default for Options {
         Self {
             shards: 1,
             max_in_flight: None,
+            reserved_descriptors: None,
             spare_sockets: 0,
             traffic: Traffic::default(),
             seed: None,
@@ -63,6 +67,12 @@ impl Options {
     /// The same with at most so many attempts at once.
     pub fn with_max_in_flight(mut self, attempts: usize) -> Self {
         self.max_in_flight = Some(attempts);
+        self
+    }
+
+    /// The same with so many descriptors left to the rest of the process.
+    pub fn with_reserved_descriptors(mut self, descriptors: usize) -> Self {
+        self.reserved_descriptors = Some(descriptors);
         self
     }
 

@@ -108,8 +108,7 @@ impl Engine {
             let why = format!("at most {MOST_SHARDS} shards");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let in_flight =
-            capacity::in_flight(options.max_in_flight, count).min(running::MOST * count);
+        let in_flight = capacity::in_flight(options, count).min(running::MOST * count);
         let per_shard = in_flight.div_ceil(count).max(1);
         let limit = u64::try_from(per_shard * count).unwrap_or(u64::MAX);
         stats.engine.attempts_in_flight_limit.set(limit);

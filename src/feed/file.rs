@@ -217,7 +217,12 @@ impl Writer {
         let mut rest = batch.as_bytes();
         let torn = std::mem::take(&mut self.torn);
         let mut result = Ok(());
-        if torn && !rest.is_empty() {
+        // A file that was emptied meanwhile has no line to be ended. A pipe has no length to tell by.
+        let emptied = |file: &File| {
+            file.metadata()
+                .is_ok_and(|of| of.is_file() && of.len() == 0)
+        };
+        if torn && !rest.is_empty() && !emptied(&self.file) {
             result = self.file.write_all(b"\n");
             self.torn = result.is_err();
         }
@@ -367,6 +372,29 @@ mod tests {
         let text = String::from_utf8(taken[..len + more].to_vec()).unwrap();
         assert!(text.ends_with("x\nnext\n"));
         assert_eq!(text.matches('\n').count() as u64, 1000 - lost + 2);
+    }
+
+    #[test]
+    fn a_file_that_was_emptied_begins_with_a_whole_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events");
+        let mut writer = Writer {
+            path: path.clone(),
+            file: append(&path).unwrap(),
+            torn: false,
+            lost: 0,
+            tell_at: 1,
+            stats: Arc::default(),
+        };
+        for (emptied, text) in [(false, "cut\nwhole\n"), (true, "whole\n")] {
+            std::fs::write(&path, "cut").unwrap();
+            writer.torn = true;
+            if emptied {
+                std::fs::write(&path, "").unwrap();
+            }
+            writer.write(&mut "whole\n".to_owned());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
     }
 
     #[test]

@@ -48,6 +48,29 @@ async fn a_head_that_is_too_large_is_refused() {
     );
     let read = exchange(served.address, head.as_bytes()).await;
     assert!(read.starts_with(b"HTTP/1.1 431 "));
+    // Also one that comes whole, in one piece.
+    for (length, status) in [(60 * 1024, "200"), (70 * 1024, "431"), (1 << 20, "431")] {
+        let name = "x".repeat(length);
+        let head = format!(
+            "GET /ready HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\na: {name}\r\n\r\n"
+        );
+        let read = exchange(served.address, head.as_bytes()).await;
+        let read = String::from_utf8_lossy(&read);
+        assert!(
+            read.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{length}: {read}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_said_to_be_too_long_is_not_waited_for() {
+    let served = served(Limits::default()).await;
+    let head =
+        "POST /healthcheck/ok HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n";
+    let read = exchange(served.address, head.as_bytes()).await;
+    let read = String::from_utf8_lossy(&read);
+    assert!(read.starts_with("HTTP/1.1 413 "), "{read}");
 }
 
 #[tokio::test]

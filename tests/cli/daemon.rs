@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -41,15 +41,36 @@ impl Daemon {
         Self::start_with(config, args, &[])
     }
 
+    /// Runs what is in `directory` already.
+    pub fn start_in(directory: TempDir, config: &str, args: &[&str]) -> Self {
+        let mut command = binary();
+        command.args(["run", "-c", config]).args(args);
+        Self::spawn(command, directory)
+    }
+
+    /// The same as [`Daemon::start`], under a limit that a shell sets.
+    pub fn start_limited(limit: &str, config: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("bootstrap.yaml"), config).unwrap();
+        let mut command = Command::new("sh");
+        let run = format!("{limit}; exec \"$0\" run -c bootstrap.yaml");
+        command.args(["-c", &run]).arg(binary().get_program());
+        Self::spawn(command, directory)
+    }
+
     /// The same, with variables in its environment.
     pub fn start_with(config: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("bootstrap.yaml"), config).unwrap();
+        let mut command = binary();
+        command.args(["run", "-c", "bootstrap.yaml"]).args(args);
+        command.envs(env.iter().copied());
+        Self::spawn(command, directory)
+    }
+
+    fn spawn(mut command: Command, directory: TempDir) -> Self {
         let path = |name: &str| directory.path().join(name);
-        std::fs::write(path("bootstrap.yaml"), config).unwrap();
-        let child = binary()
-            .args(["run", "-c", "bootstrap.yaml"])
-            .args(args)
-            .envs(env.iter().copied())
+        let child = command
             .current_dir(directory.path())
             .stdin(std::process::Stdio::null())
             .stdout(File::create(path("out")).unwrap())

@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::config::{ADMIN, OFTEN, bootstrap, check};
-use crate::daemon::{Answering, Daemon};
+use crate::daemon::{Answering, Daemon, eventually};
 
 const SOON: Duration = Duration::from_secs(2);
 
@@ -48,4 +48,76 @@ async fn attempts_that_hang_do_not_hold_up_the_end() {
     let (status, took) = daemon.ended().await;
     assert_eq!(status.code(), Some(0));
     assert!(took < SOON, "{took:?}");
+}
+
+/// A file that takes a while to be read: a pipe that nobody has written to yet.
+fn slow_file() -> Option<(Daemon, std::path::PathBuf)> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("slow.yaml");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    if !made.is_ok_and(|made| made.success()) {
+        println!("skipped: there is no mkfifo(1)");
+        return None;
+    }
+    let daemon = Daemon::start_in(directory, "slow.yaml", &[]);
+    Some((daemon, path))
+}
+
+/// Whether a process has handlers for these signals, by its status.
+fn heeds(daemon: &Daemon, signals: &[Signal]) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    let bit = |signal: &Signal| 1_u64 << (signal.as_raw() - 1);
+    signals.iter().all(|signal| caught & bit(signal) != 0)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn signals_are_heeded_while_the_file_is_read() {
+    let all = [Signal::HUP, Signal::USR1, Signal::TERM];
+    let Some((mut daemon, _)) = slow_file() else {
+        return;
+    };
+    eventually("handlers", || heeds(&daemon, &all).then_some(())).await;
+    for signal in all {
+        daemon.signal(signal);
+    }
+    let (status, took) = daemon.ended().await;
+    assert_eq!(status.code(), Some(0), "{}", daemon.read("err"));
+    assert!(took < SOON, "{took:?}");
+
+    // What is asked for meanwhile is done when the file is in force.
+    let Some((mut daemon, path)) = slow_file() else {
+        return;
+    };
+    eventually("handlers", || heeds(&daemon, &all).then_some(())).await;
+    daemon.signal(Signal::HUP);
+    daemon.signal(Signal::USR1);
+    std::fs::write(path, bootstrap(ADMIN, &[], &[check(OFTEN)], "")).unwrap();
+    eventually("a word of the reload", || {
+        let log = daemon.read("err");
+        log.contains("it is no regular file").then_some(())
+    })
+    .await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_may_grow_no_more_costs_lines_and_no_process() {
+    let host = Answering::new().await;
+    let log = "always_log_health_check_success: true, event_log_path: events";
+    let check = check(&format!("{OFTEN}, {log}"));
+    let config = bootstrap(ADMIN, &[host.address], &[check], "");
+    // In units of 512 bytes.
+    let mut daemon = Daemon::start_limited("ulimit -f 8", &config);
+    let lost = |lines: &[&str]| {
+        let name = "xds_health.event_log.write_errors: ";
+        let count = lines.iter().find_map(|line| line.strip_prefix(name));
+        count.is_some_and(|count| count != "0")
+    };
+    daemon.page("/stats", lost).await;
+    assert!(daemon.read("events").len() <= 4096);
+    host.until_attempts(10).await;
+    daemon.stop().await;
 }

@@ -1,6 +1,7 @@
 //! `xds-health status`, asked of a daemon that runs.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -114,10 +115,15 @@ async fn who_watches_is_told_again_and_again() {
 
 #[tokio::test]
 async fn a_socket_in_the_file_system_can_be_asked() {
-    let admin = "admin: {address: {pipe: {path: admin.sock}}}";
+    let admin = "admin: {address: {pipe: {path: admin.sock, mode: 384}}}";
     let mut daemon = Daemon::start(&bootstrap(admin, &[], &[check(OFTEN)], ""), &[]);
     let path = daemon.path("admin.sock");
-    crate::daemon::eventually("the socket", || path.exists().then_some(())).await;
+    // Only its owner may ask.
+    let mode = || {
+        let mode = std::fs::metadata(&path).ok()?.permissions().mode() & 0o777;
+        (mode == 0o600).then_some(())
+    };
+    crate::daemon::eventually("the socket", mode).await;
     let directory = daemon.directory.path().to_owned();
     let run = move || ran(&directory, &["status", "--admin", "./admin.sock"], "");
     let told = tokio::task::spawn_blocking(run).await.unwrap();
@@ -135,5 +141,34 @@ fn a_port_where_nobody_listens_is_trouble_of_this_machine() {
         assert_eq!((ran.code, &*ran.out), (Some(3), ""));
         let told = "error: the admin port at 127.0.0.1:1: Connection refused";
         assert!(ran.err.starts_with(told), "{}", ran.err);
+    }
+}
+
+#[test]
+fn what_another_server_says_is_not_taken_for_an_answer() {
+    for (answer, told) in [
+        (
+            "200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nhi",
+            "200 OK of type \"text/html\": this is no admin port of xds-health",
+        ),
+        (
+            "404 Not Found\r\ncontent-length: 3\r\n\r\n<p>",
+            "404 Not Found of type \"\": this is no admin port of xds-health",
+        ),
+    ] {
+        let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = other.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = other.accept().unwrap();
+            let mut asked = BufReader::new(stream.try_clone().unwrap()).lines();
+            while asked.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+            write!(stream, "HTTP/1.1 {answer}").unwrap();
+        });
+        let directory = tempfile::tempdir().unwrap();
+        let ran = ran(directory.path(), &["status", "--admin", &address], "");
+        server.join().unwrap();
+        assert_eq!((ran.code, &*ran.out), (Some(3), ""));
+        let wanted = format!("error: the admin port at {address}: {told}\n");
+        assert_eq!(ran.err, wanted);
     }
 }

@@ -27,6 +27,9 @@ fn with_check(fields: &str, hosts: usize) -> String {
     bootstrap("", &hosts, &[check(fields)], "")
 }
 
+/// A check that there is nothing to warn of.
+const SOUND: &str = "timeout: 1s, interval: 2s, unhealthy_threshold: 1, healthy_threshold: 1";
+
 #[track_caller]
 fn warned(text: &str, args: &[&str], warnings: &[&str]) {
     let ran = validate(text, args);
@@ -105,28 +108,26 @@ fn an_interval_that_will_rule_unasked() {
 
 #[test]
 fn many_hosts_without_jitter() {
-    let fields = "timeout: 1s, interval: 2s, unhealthy_threshold: 1, healthy_threshold: 1";
     warned(
-        &with_check(fields, 1000),
+        &with_check(SOUND, 1000),
         &[],
         &[
             "health_checks[0].initial_jitter: is not set, nor is any other jitter: the attempts of all 1000 hosts stand at one time",
         ],
     );
-    warned(&with_check(fields, 999), &[], &[]);
+    warned(&with_check(SOUND, 999), &[], &[]);
     for jitter in [
         "initial_jitter: 1s",
         "interval_jitter: 1s",
         "interval_jitter_percent: 5",
     ] {
-        warned(&with_check(&format!("{fields}, {jitter}"), 1000), &[], &[]);
+        warned(&with_check(&format!("{SOUND}, {jitter}"), 1000), &[], &[]);
     }
 }
 
 #[test]
 fn a_protocol_that_is_said_and_not_meant() {
-    let fields = "timeout: 1s, interval: 2s, unhealthy_threshold: 1, healthy_threshold: 1";
-    let text = with_check(fields, 3);
+    let text = with_check(SOUND, 3);
     for (said, warnings) in [
         ("protocol: UDP, address", &[][..]),
         (
@@ -142,6 +143,49 @@ fn a_protocol_that_is_said_and_not_meant() {
             warnings,
         );
     }
+}
+
+#[test]
+fn chance_that_rules() {
+    for (jitter, warnings) in [
+        ("interval_jitter_percent: 1000", &[][..]),
+        (
+            "interval_jitter_percent: 1001",
+            &[
+                "health_checks[0].interval_jitter_percent: adds up to 20.02s by chance, more than 10 times the interval of 2s",
+            ],
+        ),
+        (
+            "initial_jitter: 1000000000s",
+            &[
+                "health_checks[0].initial_jitter: adds up to 1000000000s by chance, more than 10 times the interval of 2s",
+            ],
+        ),
+    ] {
+        let text = with_check(&format!("{SOUND}, {jitter}"), 1);
+        warned(&text, &[], warnings);
+    }
+}
+
+#[test]
+fn what_says_nothing_to_a_checker() {
+    warned(
+        &with_check(&format!("{SOUND}, alt_port: 7"), 1),
+        &[],
+        &["health_checks[0].alt_port: has no effect on a custom_health_check"],
+    );
+}
+
+#[test]
+fn an_endpoint_that_is_given_twice() {
+    let text = with_check(SOUND, 2).replace("port_value: 2}", "port_value: 1}");
+    warned(
+        &text,
+        &[],
+        &[
+            "load_assignment.endpoints[0].lb_endpoints[1].endpoint.address: is that of endpoints[0].lb_endpoints[0] too: one host, which is the first",
+        ],
+    );
 }
 
 #[test]

@@ -187,6 +187,20 @@ impl Daemon {
         more: &str,
         prepare: impl FnOnce(&mut Command) -> &mut Command,
     ) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xds-health"));
+        prepare(command.args(["run", "-c", "bootstrap.yaml"]));
+        Self::run(command, clusters, more)
+    }
+
+    /// Runs under a limit that a shell sets.
+    pub(crate) fn start_limited(clusters: &str, limit: &str) -> Self {
+        let mut command = Command::new("sh");
+        let script = format!("{limit}; exec \"$0\" run -c bootstrap.yaml");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_xds-health")]);
+        Self::run(command, clusters, "")
+    }
+
+    fn run(mut command: Command, clusters: &str, more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let bystanders = Bystanders::new();
@@ -199,14 +213,13 @@ static_resources:
             bystanders.cluster()
         );
         std::fs::write(path("bootstrap.yaml"), text).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xds-health"));
-        command
-            .args(["run", "-c", "bootstrap.yaml"])
+        let mut child = command
             .current_dir(directory.path())
             .stdin(Stdio::null())
             .stdout(File::create(path("out")).unwrap())
-            .stderr(File::create(path("err")).unwrap());
-        let mut child = prepare(&mut command).spawn().unwrap();
+            .stderr(File::create(path("err")).unwrap())
+            .spawn()
+            .unwrap();
         let admin = eventually("the admin port", || {
             let log = std::fs::read_to_string(path("err")).unwrap();
             assert!(child.try_wait().unwrap().is_none(), "it ended: {log}");

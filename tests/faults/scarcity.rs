@@ -1,6 +1,8 @@
 //! A process that runs short of descriptors, ports or memory, and hosts that are too many.
 
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -217,4 +219,57 @@ fn quick_and_slow_clusters_have_their_turns() {
     );
     daemon.calm_during(|| daemon.until("cluster.far.health_check.success", 100));
     daemon.stop();
+}
+
+/// As few threads as a user may have, if this is the superuser: who else runs them cannot be told.
+#[test]
+fn too_few_threads_are_told_of_and_end_in_no_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("b.yaml");
+    std::fs::write(&config, "{}").unwrap();
+    let binary = directory.path().join("xds-health");
+    std::fs::copy(env!("CARGO_BIN_EXE_xds-health"), &binary).unwrap();
+    let open: Permissions = PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open).unwrap();
+    for threads in [1, 3, 5, 6, 7, 8] {
+        let script = format!("ulimit -u {threads}; exec \"$0\" run --concurrency 2 -c \"$1\"");
+        // Nobody else is this user.
+        let user = ["--reuid", "54321", "--regid", "54321", "--clear-groups"];
+        let mut command = Command::new("setpriv");
+        command.args(user).args(["sh", "-c", &script]);
+        let ran = command.arg(&binary).arg(&config).output();
+        let Ok(ran) = ran else {
+            println!("skipped: there is no setpriv(1)");
+            return;
+        };
+        let told = String::from_utf8_lossy(&ran.stderr);
+        if told.contains("setpriv: ") || told.contains("Permission denied") {
+            println!("skipped: {told}");
+            return;
+        }
+        assert_eq!(ran.status.code(), Some(3), "{threads}: {told}");
+        assert!(
+            told.starts_with("error: cannot start: too few threads: "),
+            "{threads}: {told}"
+        );
+    }
+}
+
+/// Clients of the admin port that only connect take no descriptor from attempts, however few there are.
+#[test]
+fn idle_clients_take_no_descriptors_from_attempts() {
+    let host = Host::new();
+    for descriptors in [64, 128, 520] {
+        let limit = format!("ulimit -n {descriptors}");
+        let daemon = Daemon::start_limited(&cluster("far", &[host.address], QUICK, ""), &limit);
+        daemon.until_is("cluster.far.membership_healthy", 1);
+        let idle: Vec<_> = (0..descriptors + 64)
+            .map(|_| std::net::TcpStream::connect(daemon.admin()).unwrap())
+            .collect();
+        let before = host.heard();
+        crate::bed::eventually("attempts", || (host.heard() > before + 20).then_some(()));
+        assert_eq!(daemon.stat(&waited_for("descriptors")), 0, "{descriptors}");
+        assert_eq!(daemon.stat("cluster.far.health_check.failure"), 0);
+        drop(idle);
+    }
 }

@@ -1,8 +1,9 @@
 //! Where the admin port listens.
 
+use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 
 use tokio::net::{TcpListener, UnixListener};
 
@@ -16,10 +17,11 @@ pub(super) enum AdminPort {
 }
 
 impl AdminPort {
-    pub(super) async fn bind(address: &Address) -> io::Result<Self> {
+    /// A socket in the file system has the permissions of `mode`, if it is given.
+    pub(super) async fn bind(address: &Address, mode: Option<u32>) -> io::Result<Self> {
         let bound = match address {
             Address::Ip(address) => TcpListener::bind(address).await.map(Self::Tcp),
-            Address::Pipe(path) => bind_pipe(path).map(Self::Pipe),
+            Address::Pipe(path) => bind_pipe(path, mode).map(Self::Pipe),
             Address::Internal(_) => Err(io::ErrorKind::Unsupported.into()),
         };
         match bound {
@@ -49,8 +51,15 @@ impl AdminPort {
         self.address().is_some_and(|at| at.ip().is_loopback())
     }
 
-    pub(super) async fn serve(self, router: axum::Router, stop: impl Future<Output = ()> + Send) {
-        let limits = admin::Limits::default().with_drain_timeout(LAST_ANSWERS);
+    pub(super) async fn serve(
+        self,
+        router: axum::Router,
+        connections: usize,
+        stop: impl Future<Output = ()> + Send,
+    ) {
+        let limits = admin::Limits::default()
+            .with_connections(connections)
+            .with_drain_timeout(LAST_ANSWERS);
         match self {
             Self::Tcp(listener) => admin::serve(listener, router, limits, stop).await,
             Self::Pipe(listener) => admin::serve(listener, router, limits, stop).await,
@@ -60,7 +69,7 @@ impl AdminPort {
 
 /// Listens at a path, or, after an `@`, at an abstract name. A socket that nobody listens at any more, as a
 /// daemon leaves it, makes room.
-fn bind_pipe(path: &str) -> io::Result<UnixListener> {
+fn bind_pipe(path: &str, mode: Option<u32>) -> io::Result<UnixListener> {
     if let Some(name) = path.strip_prefix('@') {
         return UnixListener::bind(format!("\0{name}"));
     }
@@ -68,5 +77,9 @@ fn bind_pipe(path: &str) -> io::Result<UnixListener> {
     if left && std::os::unix::net::UnixStream::connect(path).is_err() {
         std::fs::remove_file(path)?;
     }
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(path)?;
+    if let Some(mode) = mode {
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+    }
+    Ok(listener)
 }

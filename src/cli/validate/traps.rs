@@ -1,5 +1,7 @@
 //! What may be written but is seldom meant.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use crate::cli::TrafficArg;
@@ -7,6 +9,7 @@ use crate::cli::load::{CLUSTERS, Loaded};
 use crate::config::text::Document;
 use crate::config::{CheckerConfig, ClusterConfig, Discovery, HealthCheck};
 use crate::proto::envoy::config::cluster::v3::Cluster;
+use crate::proto::envoy::config::core::v3::health_check::HealthChecker;
 use crate::proto::envoy::config::core::v3::socket_address::Protocol;
 use crate::proto::envoy::config::core::v3::{Address, HealthCheck as HealthCheckMessage, address};
 use crate::proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
@@ -14,6 +17,8 @@ use crate::validate::Fault;
 
 /// As many hosts are worth being spread.
 const MANY: usize = 1000;
+/// So many times an interval is a long time to add by chance.
+const LONG: u32 = 10;
 /// The message of the UDP checker.
 const UDP: &str = "envoy.extensions.health_checkers.udp.v3.UdpHealthCheck";
 
@@ -31,7 +36,9 @@ pub(super) fn traps(loaded: &Loaded, traffic: TrafficArg) -> Vec<Fault> {
             of_check(check, &at, &mut traps);
             of_traffic(check, message, traffic, &at, &mut traps);
             of_jitter(check, config, &at, &mut traps);
+            of_no_use(message, &at, &mut traps);
         }
+        of_twins(message, &at, &mut traps);
         if config.health_checks.iter().any(|check| is_udp(check))
             && let Some(document) = &loaded.document
         {
@@ -89,6 +96,20 @@ fn of_traffic(
 }
 
 fn of_jitter(check: &HealthCheck, config: &ClusterConfig, at: &str, traps: &mut Vec<Fault>) {
+    let percent = check.interval.saturating_mul(check.interval_jitter_percent) / 100;
+    for (field, most) in [
+        ("initial_jitter", check.initial_jitter),
+        ("interval_jitter", check.interval_jitter),
+        ("interval_jitter_percent", percent),
+    ] {
+        if most > check.interval.saturating_mul(LONG) {
+            let reason = format!(
+                "adds up to {most:?} by chance, more than {LONG} times the interval of {:?}",
+                check.interval
+            );
+            traps.push(Fault::new(format!("{at}.{field}"), reason));
+        }
+    }
     let Discovery::Static(hosts) = &config.discovery else {
         return;
     };
@@ -100,6 +121,63 @@ fn of_jitter(check: &HealthCheck, config: &ClusterConfig, at: &str, traps: &mut 
             hosts.len()
         );
         traps.push(Fault::new(format!("{at}.initial_jitter"), reason));
+    }
+}
+
+/// Fields of checks by HTTP, TCP and gRPC that say nothing to a checker of another kind.
+fn of_no_use(check: &HealthCheckMessage, at: &str, traps: &mut Vec<Fault>) {
+    if !matches!(
+        check.health_checker,
+        Some(HealthChecker::CustomHealthCheck(_))
+    ) {
+        return;
+    }
+    for (field, given) in [
+        ("alt_port", check.alt_port.is_some()),
+        ("tls_options", check.tls_options.is_some()),
+        (
+            "transport_socket_match_criteria",
+            check.transport_socket_match_criteria.is_some(),
+        ),
+    ] {
+        if given {
+            let reason = "has no effect on a custom_health_check".to_owned();
+            traps.push(Fault::new(format!("{at}.{field}"), reason));
+        }
+    }
+}
+
+/// Endpoints of one address: a host is its address, so all but the first are passed over.
+fn of_twins(cluster: &Cluster, at: &str, traps: &mut Vec<Fault>) {
+    let mut seen = HashMap::new();
+    let groups = cluster.load_assignment.iter().flat_map(|a| &a.endpoints);
+    for (group, of) in groups.enumerate() {
+        for (index, endpoint) in of.lb_endpoints.iter().enumerate() {
+            let Some(HostIdentifier::Endpoint(endpoint)) = &endpoint.host_identifier else {
+                continue;
+            };
+            let Some(Address {
+                address: Some(address::Address::SocketAddress(socket)),
+            }) = &endpoint.address
+            else {
+                continue;
+            };
+            let place = format!("endpoints[{group}].lb_endpoints[{index}]");
+            let key = (&socket.address, &socket.port_specifier);
+            match seen.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert(place);
+                }
+                Entry::Occupied(first) => {
+                    let path = format!("{at}.load_assignment.{place}.endpoint.address");
+                    let reason = format!(
+                        "is that of {} too: one host, which is the first",
+                        first.get()
+                    );
+                    traps.push(Fault::new(path, reason));
+                }
+            }
+        }
     }
 }
 
