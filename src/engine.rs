@@ -2,7 +2,7 @@
 //!
 //! An [`Engine`] is a handle. The work is done by shards, each of which owns the sessions of its share of the
 //! hosts: tasks of the caller's runtime, or threads of their own. All are told of changes through bounded
-//! channels: who tells waits while one is full. Readers get [`Part`]s that a shard has published, without
+//! channels: who tells waits while one is full. Readers get [`Part`](crate::snapshot::Part)s that a shard has published, without
 //! locks. Dropping the last handle ends the shards, and with them every attempt.
 
 use std::collections::BTreeMap;

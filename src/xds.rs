@@ -42,6 +42,7 @@ pub use dump::{Connection, Dump, ErrorState, Failure, Nack, Record};
 pub use limits::Limits;
 use sources::{SourceId, Sources};
 use state::State;
+#[cfg(feature = "hds")]
 pub(crate) use state::{Time, short};
 
 /// Type URL of the resources of the cluster discovery service.

@@ -137,7 +137,7 @@ pub(super) struct RunArgs {
 pub(super) struct OtlpArgs {
     /// Push stats to this OpenTelemetry collector by gRPC, as http://127.0.0.1:4317
     #[arg(long, value_name = "URL", value_parser = super::otlp::endpoint)]
-    pub(super) otlp: Option<tonic::transport::Endpoint>,
+    pub(super) otlp: Option<Box<tonic::transport::Endpoint>>,
     /// How often they are pushed
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time::parse_interval)]
     pub(super) otlp_every: Duration,

@@ -25,10 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(1);
 
 /// Reads the URL of a collector.
-pub(super) fn endpoint(url: &str) -> Result<Endpoint, String> {
+pub(super) fn endpoint(url: &str) -> Result<Box<Endpoint>, String> {
     let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| error.to_string())?;
     match endpoint.uri().scheme_str() {
-        Some("http") => Ok(endpoint.timeout(PATIENCE).connect_timeout(PATIENCE)),
+        Some("http") => Ok(Box::new(
+            endpoint.timeout(PATIENCE).connect_timeout(PATIENCE),
+        )),
         _ => Err("want http://HOST:PORT: a collector beside this process, without TLS".to_owned()),
     }
 }

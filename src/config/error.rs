@@ -68,6 +68,7 @@ impl ConfigError {
     }
 
     /// The same faults by paths that begin below `above`, for those that are there.
+    #[cfg(feature = "xds")]
     pub(crate) fn below(mut self, above: &str) -> Self {
         for (fault, _) in &mut self.faults {
             if let Some(path) = fault.path.strip_prefix(above) {
