@@ -64,7 +64,7 @@ static_resources:
           "@type": type.googleapis.com/envoy.extensions.health_checkers.udp.v3.UdpHealthCheck
           send: {text: "70"}
           receive: {text: "71"}
-  - name: "strange \" name\twith.dots"
+  - name: "strange \" \u202ename with.dots"
 "#;
 
 impl Server {
