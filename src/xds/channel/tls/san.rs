@@ -59,10 +59,6 @@ impl SanMatcher {
     fn read(message: &StringMatcher, kind: Option<SanType>) -> Result<Self, ConfigError> {
         let pattern = match &message.match_pattern {
             None => return Err(ConfigError::new("match_pattern", "value is required")),
-            Some(MatchPattern::Custom(_)) => {
-                let reason = "is not supported for a control plane";
-                return Err(ConfigError::new("custom", reason));
-            }
             Some(MatchPattern::Exact(text)) => Pattern::Exact(text.clone()),
             Some(MatchPattern::Prefix(text)) => Pattern::Prefix(text.clone()),
             Some(MatchPattern::Suffix(text)) => Pattern::Suffix(text.clone()),
