@@ -111,7 +111,7 @@ async fn show(shared: Arc<Shared>, query: &Query, default: Format) -> Result<Res
     let of = Arc::clone(&shared);
     if format == Format::Prometheus {
         let build = move || {
-            let samples = Section::ALL
+            let samples = Section::METRICS
                 .into_iter()
                 .flat_map(|section| of.stats(section))
                 .flatten();

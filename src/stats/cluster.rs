@@ -1,7 +1,7 @@
 //! The stats of a cluster and of its health checks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::sample::{Labels, Reading, Section};
 use super::{Counter, Gauge, Sample, UpdateStats};
@@ -67,12 +67,7 @@ impl CheckStats {
         gauges(prefix, labels, &self.healthy, &self.degraded, to);
     }
 
-    fn own(&self, cluster: &str, check: &str, labels: &Labels, to: &mut Vec<Sample>) {
-        let prefix = if check.is_empty() {
-            format!("xds_health.cluster.{cluster}.health_check")
-        } else {
-            format!("xds_health.cluster.{cluster}.health_check.name.{check}")
-        };
+    fn own(&self, prefix: &str, labels: &Labels, to: &mut Vec<Sample>) {
         let name = format!("{prefix}.cancelled");
         let family = "xds_health_cluster_health_check_cancelled";
         to.push(Sample::new(
@@ -159,6 +154,15 @@ impl Membership {
     }
 }
 
+/// Under which name stats of clusters stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// `cluster.`
+    Envoy,
+    /// `xds_health.cluster.`
+    Own,
+}
+
 /// The stats of a cluster.
 #[derive(Debug)]
 pub struct ClusterStats {
@@ -203,14 +207,27 @@ impl ClusterStats {
         checks.retain(|name, _| names.contains(&name));
     }
 
-    /// The stats under `cluster.`.
-    pub(super) fn envoy(&self, section: Section, to: &mut Vec<Sample>) {
+    /// The stats of one part.
+    pub(super) fn samples(&self, part: Part, section: Section, to: &mut Vec<Sample>) {
+        let labels: Labels = Arc::new([("envoy_cluster_name", Arc::clone(&self.name))]);
+        match part {
+            Part::Envoy => self.envoy(section, &labels, to),
+            Part::Own if section == Section::Numbers => {
+                let prefix = format!("xds_health.cluster.{}.health_check", self.name);
+                self.of_checks(&prefix, &labels, |stats, prefix, labels| {
+                    stats.own(prefix, labels, to);
+                });
+            }
+            Part::Own => (),
+        }
+    }
+
+    fn envoy(&self, section: Section, labels: &Labels, to: &mut Vec<Sample>) {
         let name = &self.name;
-        let labels = self.labels();
         let mut push = |stat, family, reading: Reading| {
             if reading.section() == section {
                 let name = format!("cluster.{name}.{stat}");
-                to.push(Sample::new(name, family, Arc::clone(&labels), reading));
+                to.push(Sample::new(name, family, Arc::clone(labels), reading));
             }
         };
         self.updates.read(true, &mut push);
@@ -244,44 +261,34 @@ impl ClusterStats {
             push(stat, family, gauge.into());
         }
         let prefix = format!("cluster.{name}.health_check");
-        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
-        if checks.len() > 1 {
-            gauges(&prefix, &labels, &self.healthy, &self.degraded, to);
+        if self.checks().len() > 1 {
+            gauges(&prefix, labels, &self.healthy, &self.degraded, to);
         }
-        for (check, stats) in checks.iter() {
+        self.of_checks(&prefix, labels, |stats, prefix, labels| {
+            stats.envoy(prefix, labels, to);
+        });
+    }
+
+    /// Gives the stats of each check with what their names begin with and their labels. A check with a name has it
+    /// in both.
+    fn of_checks(
+        &self,
+        prefix: &str,
+        labels: &Labels,
+        mut tell: impl FnMut(&CheckStats, &str, &Labels),
+    ) {
+        for (check, stats) in self.checks().iter() {
             if check.is_empty() {
-                stats.envoy(&prefix, &labels, to);
-            } else {
-                let labels = of_check(check, &labels);
-                stats.envoy(&format!("{prefix}.name.{check}"), &labels, to);
+                tell(stats, prefix, labels);
+                continue;
             }
+            let named = [("envoy_health_check_name", Arc::clone(check))];
+            let labels: Labels = named.into_iter().chain(labels.iter().cloned()).collect();
+            tell(stats, &format!("{prefix}.name.{check}"), &labels);
         }
     }
 
-    /// The stats under `xds_health.cluster.`.
-    pub(super) fn own(&self, section: Section, to: &mut Vec<Sample>) {
-        if section != Section::Numbers {
-            return;
-        }
-        let labels = self.labels();
-        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
-        for (check, stats) in checks.iter() {
-            if check.is_empty() {
-                stats.own(&self.name, check, &labels, to);
-            } else {
-                stats.own(&self.name, check, &of_check(check, &labels), to);
-            }
-        }
+    fn checks(&self) -> RwLockReadGuard<'_, BTreeMap<Arc<str>, Arc<CheckStats>>> {
+        self.checks.read().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn labels(&self) -> Labels {
-        Arc::new([("envoy_cluster_name", Arc::clone(&self.name))])
-    }
-}
-
-fn of_check(check: &Arc<str>, of_cluster: &Labels) -> Labels {
-    [("envoy_health_check_name", Arc::clone(check))]
-        .into_iter()
-        .chain(of_cluster.iter().cloned())
-        .collect()
 }

@@ -48,9 +48,8 @@ impl Stats {
     /// assert_eq!(lines.0, ["cluster_manager_cluster_added 1"]);
     /// ```
     pub fn export(&self, metrics: &mut dyn Metrics) {
-        let numbers = self.listing(Section::Numbers, Vec::new());
-        let histograms = self.listing(Section::Histograms, Vec::new());
-        for sample in numbers.chain(histograms).flatten() {
+        let listings = Section::METRICS.map(|section| self.listing(section, Vec::new()));
+        for sample in listings.into_iter().flatten().flatten() {
             if !sample.used {
                 continue;
             }

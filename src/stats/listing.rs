@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::cluster::Part;
 use super::{ClusterStats, Sample, Section};
 
 /// What the stats of clusters that are not Envoy's begin with.
@@ -23,12 +24,8 @@ pub(crate) struct Listing {
 
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// Before the cluster of this index, under `cluster.`.
-    Envoy(usize),
-    Middle,
-    /// Before the cluster of this index, under [`OWN`].
-    Own(usize),
-    Last,
+    /// Before the cluster of this index; after the last of a part stand those of no cluster.
+    Cluster(Part, usize),
     End,
 }
 
@@ -46,7 +43,7 @@ impl Listing {
             clusters,
             middle: rest,
             last,
-            at: At::Envoy(0),
+            at: At::Cluster(Part::Envoy, 0),
         }
     }
 
@@ -71,47 +68,33 @@ impl Iterator for Listing {
     type Item = Vec<Sample>;
 
     fn next(&mut self) -> Option<Vec<Sample>> {
-        let section = self.section;
-        match self.at {
-            At::Envoy(first) => {
-                let Some((group, next)) = self.group(first) else {
-                    self.at = At::Middle;
-                    return self.next();
-                };
-                let samples = of_group(group, |cluster, to| cluster.envoy(section, to));
-                self.at = At::Envoy(next);
-                Some(samples)
-            }
-            At::Middle => {
-                self.at = At::Own(0);
-                Some(std::mem::take(&mut self.middle))
-            }
-            At::Own(first) => {
-                let Some((group, next)) = self.group(first) else {
-                    self.at = At::Last;
-                    return self.next();
-                };
-                let samples = of_group(group, |cluster, to| cluster.own(section, to));
-                self.at = At::Own(next);
-                Some(samples)
-            }
-            At::Last => {
-                self.at = At::End;
-                Some(std::mem::take(&mut self.last))
-            }
-            At::End => None,
+        let At::Cluster(part, first) = self.at else {
+            return None;
+        };
+        if let Some((group, next)) = self.group(first) {
+            let samples = of_group(group, part, self.section);
+            self.at = At::Cluster(part, next);
+            return Some(samples);
         }
+        let rest = match part {
+            Part::Envoy => {
+                self.at = At::Cluster(Part::Own, 0);
+                &mut self.middle
+            }
+            Part::Own => {
+                self.at = At::End;
+                &mut self.last
+            }
+        };
+        Some(std::mem::take(rest))
     }
 }
 
 /// By name; what several clusters count under one name is added up.
-fn of_group(
-    group: &[Arc<ClusterStats>],
-    samples: impl Fn(&ClusterStats, &mut Vec<Sample>),
-) -> Vec<Sample> {
+fn of_group(group: &[Arc<ClusterStats>], part: Part, section: Section) -> Vec<Sample> {
     let mut of_all = Vec::new();
     for cluster in group {
-        samples(cluster, &mut of_all);
+        cluster.samples(part, section, &mut of_all);
     }
     of_all.sort_by(|a, b| a.name.cmp(&b.name));
     of_all.dedup_by(|next, kept| kept.absorb(next));

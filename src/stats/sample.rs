@@ -123,6 +123,8 @@ pub(crate) enum Section {
 
 impl Section {
     pub(crate) const ALL: [Self; 3] = [Self::Words, Self::Numbers, Self::Histograms];
+    /// Those that are metrics elsewhere, too.
+    pub(crate) const METRICS: [Self; 2] = [Self::Numbers, Self::Histograms];
 }
 
 impl Value {

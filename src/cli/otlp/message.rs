@@ -33,8 +33,7 @@ impl Requests<()> {
         began: SystemTime,
         now: SystemTime,
     ) -> Requests<impl Iterator<Item = Vec<Sample>> + use<>> {
-        let listings =
-            [Section::Numbers, Section::Histograms].map(|s| stats.listing(s, Vec::new()));
+        let listings = Section::METRICS.map(|section| stats.listing(section, Vec::new()));
         Requests {
             samples: listings.into_iter().flatten(),
             resource: resource(node),
