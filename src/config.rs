@@ -41,3 +41,5 @@ pub use payload::{Payload, PayloadError};
 pub(crate) use typed::held;
 pub use typed::{Resolved, resolve, resolve_with};
 pub use udp::UdpConfig;
+#[cfg(feature = "xds")]
+pub(crate) use wire::printable;

@@ -272,9 +272,7 @@ fn read_clusters(message: &Message, at: &FieldPath<'_>, report: &mut Report) -> 
             );
             report.fault::<()>(&at.field("name"), reason);
         }
-        if let Some(character) = cluster.name.chars().find(|c| c.is_control()) {
-            // It could pass for lines about other clusters where names are printed.
-            let reason = format!("holds the control character {character:?}");
+        if let Err(reason) = wire::printable(&cluster.name) {
             report.fault::<()>(&at.field("name"), reason);
         }
         let Some(cluster) = ClusterConfig::read(cluster, &at, report) else {

@@ -71,6 +71,14 @@ pub(super) fn decode_checked<M: prost::Message + prost::Name + Validate + Defaul
     Ok(message)
 }
 
+/// Whether a name can be printed: one with a line or colours of its own could pass for what it is not.
+pub(crate) fn printable(name: &str) -> Result<(), String> {
+    match name.chars().find(|c| c.is_control()) {
+        Some(character) => Err(format!("holds the control character {character:?}")),
+        None => Ok(()),
+    }
+}
+
 /// A duration, unless the rules refuse it.
 pub(super) fn duration(message: &prost_types::Duration) -> Option<Duration> {
     crate::proto::duration::read(message).ok()

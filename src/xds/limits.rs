@@ -1,6 +1,6 @@
 //! What a control plane may send at most.
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, printable};
 
 /// What a control plane may send at most. An answer that goes beyond is refused, and told so; a message of more
 /// than twice the length that is taken ends its stream before it has all come.
@@ -68,10 +68,7 @@ impl Limits {
 
     /// Whether a name can be taken: it is not too long, and has no line of its own in what is printed.
     pub(crate) fn name(&self, name: &str) -> Result<(), ConfigError> {
-        if let Some(character) = name.chars().find(|c| c.is_control()) {
-            let reason = format!("holds the control character {character:?}");
-            return Err(ConfigError::new("", reason));
-        }
+        printable(name).map_err(|reason| ConfigError::new("", reason))?;
         if name.len() <= self.name_bytes {
             return Ok(());
         }
