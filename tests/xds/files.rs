@@ -23,6 +23,16 @@ fn put(path: &Path, bytes: &[u8]) {
     std::fs::rename(part, path).unwrap();
 }
 
+/// A daemon whose clusters are those of a file.
+fn following(clusters: &Path) -> Daemon {
+    let resources = format!(
+        "cds_config: {{path_config_source: {{path: {}}}}}",
+        clusters.display()
+    );
+    let nobody = "127.0.0.1:1".parse().unwrap();
+    Daemon::start(&bootstrap(&resources, nobody, ""))
+}
+
 #[tokio::test]
 async fn clusters_and_endpoints_from_files_and_their_changes() {
     let directory = tempfile::tempdir().unwrap();
@@ -44,12 +54,7 @@ resources:
     put(&endpoints, yaml(1).as_bytes());
     let source = format!("path_config_source: {{path: {}}}", endpoints.display());
     put(&clusters, &response(vec![eds_from("a", "00", &source)]));
-    let resources = format!(
-        "cds_config: {{path_config_source: {{path: {}}}}}",
-        clusters.display()
-    );
-    let nobody = "127.0.0.1:1".parse().unwrap();
-    let daemon = Daemon::start(&bootstrap(&resources, nobody, ""));
+    let daemon = following(&clusters);
     daemon
         .until("a", |hosts| health(hosts) == [(1, true)])
         .await;
@@ -142,12 +147,7 @@ async fn a_field_that_cannot_be_read_spoils_its_resource_only() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cds.yaml");
     put(&path, two("soon").as_bytes());
-    let resources = format!(
-        "cds_config: {{path_config_source: {{path: {}}}}}",
-        path.display()
-    );
-    let nobody = "127.0.0.1:1".parse().unwrap();
-    let daemon = Daemon::start(&bootstrap(&resources, nobody, ""));
+    let daemon = following(&path);
     daemon
         .when(|daemon| daemon.engine.cluster("a").is_some())
         .await;
@@ -194,12 +194,7 @@ async fn a_file_that_cannot_be_read_is_told_of() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cds.yaml");
     std::fs::create_dir(&path).unwrap();
-    let resources = format!(
-        "cds_config: {{path_config_source: {{path: {}}}}}",
-        path.display()
-    );
-    let nobody = "127.0.0.1:1".parse().unwrap();
-    let daemon = Daemon::start(&bootstrap(&resources, nobody, ""));
+    let daemon = following(&path);
     daemon
         .when(|daemon| {
             let connections = daemon.dump.connections();
