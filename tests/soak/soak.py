@@ -216,23 +216,19 @@ class Daemon:
         with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=30) as answer:
             return answer.read().decode()
 
-    def sockets(self):
-        """What each descriptor leads to, and which of these are UDP sockets: what attempts hold."""
-        at = f"/proc/{self.process.pid}/fd"
-
-        def udp():
-            lines = open(f"/proc/{self.process.pid}/net/udp").read().splitlines()[1:]
-            return {f"socket:[{line.split()[9]}]" for line in lines}
-
-        # Before and after the descriptors, since attempts begin and end meanwhile.
-        leads, all_udp = [], udp()
+    def descriptors(self):
+        """Numbers and what they lead to; a socket has an inode of its own."""
+        at, held = f"/proc/{self.process.pid}/fd", set()
         for name in os.listdir(at):
             try:
-                leads.append(os.readlink(f"{at}/{name}"))
+                held.add((name, os.readlink(f"{at}/{name}")))
             except FileNotFoundError:
                 pass
-        all_udp |= udp()
-        return len(leads), all_udp.intersection(leads)
+        return held
+
+    def udp(self):
+        lines = open(f"/proc/{self.process.pid}/net/udp").read().splitlines()[1:]
+        return {f"socket:[{line.split()[9]}]" for line in lines}
 
     def proc(self):
         at = f"/proc/{self.process.pid}"
@@ -282,7 +278,7 @@ def main():
     directory = tempfile.mkdtemp()
     daemon = Daemon(args.target, bootstrap(plane.port, calm.recv(), directory), directory)
     began, restarted, lag, rows = time.monotonic(), time.monotonic(), None, []
-    asking, left_over = set(), set()
+    held, left_over = daemon.descriptors(), set()
     try:
         with open(args.out, "w", newline="") as file:
             writer = None
@@ -294,10 +290,10 @@ def main():
                 stats, prometheus = daemon.get("/stats"), daemon.get("/stats/prometheus")
                 now = buckets(prometheus)
                 row = {"seconds": round(time.monotonic() - began, 1), **daemon.proc()}
-                before, (row["descriptors"], asking) = asking, daemon.sockets()
-                row["standing"] = row["descriptors"] - len(asking)
-                # No attempt runs for as long as it is between two samples.
-                left_over |= before & asking
+                # No attempt runs for as long as it is between two samples: what is in both is no attempt's.
+                before, held = held, daemon.descriptors()
+                row["descriptors"], row["standing"] = len(held), len(before & held)
+                left_over |= {lead for _, lead in before & held} & daemon.udp()
                 row["lag_p50_ms"] = quantile(lag, now, 0.5)
                 row["lag_p99_ms"] = quantile(lag, now, 0.99)
                 lag = now
