@@ -173,11 +173,10 @@ fn parse_once(text: &str, shifted: &HashSet<usize>) -> Result<Yaml, Failure> {
 }
 
 fn position(marker: &Marker, shifted: &HashSet<usize>) -> Position {
-    let line = marker.line();
-    Position {
-        line,
-        column: marker.col() + 1 - usize::from(shifted.contains(&line)),
-    }
+    let line = marker.line().max(1);
+    // The parser's lines end at a lone carriage return, too: there a line may be in `shifted` that has no space more.
+    let column = marker.col() + 1 - usize::from(marker.col() > 0 && shifted.contains(&line));
+    Position { line, column }
 }
 
 #[derive(Default)]
@@ -415,6 +414,33 @@ mod tests {
         assert_eq!(*text, Value::String("x# y".into()));
         assert!(parse("a: {b: \"c\"#d}\n").is_err());
         assert!(parse(&"a: \"b\"# c\n".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn lines_may_end_in_any_way() {
+        let keys = ["ocVke:", "r:", "rsdes:", "r\0ocke:"];
+        for ends in [
+            ["\n", "\r"],
+            ["\r", "\n"],
+            ["\r\n", "\r"],
+            ["\r", "\r"],
+            ["\n\r", "\n\r"],
+        ] {
+            for value in [">+", ">", "|", "[]", "&a", "\"x"] {
+                let text: String = keys
+                    .iter()
+                    .map(|key| format!("{key}{}{value}{}", ends[0], ends[1]))
+                    .collect();
+                // Taken or refused, but with a place in the text.
+                if let Err(error) = parse(&text) {
+                    assert!(
+                        error.position.line > 0 && error.position.column > 0,
+                        "{text:?}"
+                    );
+                }
+            }
+        }
+        assert!(parse("ocVke:\n>+\rr:\n>+\rrsdes:\n>\n\rr\0ocke:\n:\n\t\t:\0\r").is_err());
     }
 
     #[test]
