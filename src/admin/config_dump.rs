@@ -5,7 +5,7 @@
 //! show, stands last, in a form of our own. Where else it differs: refused clusters are shown with
 //! their `error_state`, those without a good form among the warming ones; assignments are shown as they came,
 //! with version and time, and not as the hosts that they became; fields that are not known here are not shown,
-//! nor is any message of an unknown type, since it may hold secrets; `mask` is refused.
+//! nor is any message of an unknown type, since it may hold secrets.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -21,10 +21,12 @@ use super::{Admin, Shared};
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
-use crate::proto::{TYPE_URL_PREFIX, type_url};
+use crate::proto::{TYPE_URL_PREFIX, descriptor_pool, strip_type_url, type_url};
 
+mod mask;
 mod message;
 
+use mask::Mask;
 use message::Text;
 
 const BOOTSTRAP: &str = "envoy.admin.v3.BootstrapConfigDump";
@@ -37,14 +39,12 @@ pub(super) async fn page(
     State(shared): State<Arc<Shared>>,
     query: Query,
 ) -> Result<Response, Refused> {
-    if query.has("mask") {
-        let message = "mask is not supported here: use resource and name_regex\n";
-        return Err(Refused::bad_request(message));
-    }
     let asked = Asked {
         resource: query.get("resource").map(str::to_owned),
         endpoints: query.has("include_eds"),
         names: query.whole("name_regex")?,
+        mask: Mask::parse(query.get("mask").unwrap_or_default()),
+        mask_text: query.get("mask").unwrap_or_default().to_owned(),
     };
     let of = Arc::clone(&shared);
     let text = answer::off_runtime(&shared, move || dump(&of.admin, &asked)).await??;
@@ -75,6 +75,15 @@ struct Asked {
     resource: Option<String>,
     endpoints: bool,
     names: Filter,
+    /// Of each message, or of each resource if one kind is asked for.
+    mask: Mask,
+    mask_text: String,
+}
+
+impl Asked {
+    fn mask_is_no_good(&self, why: &str) -> Refused {
+        Refused::bad_request(format!("FieldMask {} {why}\n", self.mask_text))
+    }
 }
 
 /// Resources of one kind, as they are shown together.
@@ -87,6 +96,48 @@ struct List {
     /// The field that holds each.
     inner: &'static str,
     entries: Vec<Entry>,
+}
+
+impl List {
+    /// Whether `mask` names only what these resources have. What they hold is a message of its own, of which as by
+    /// Envoy some fields have to be named.
+    fn takes(&self, mask: &Mask) -> bool {
+        mask.named().all(|(name, within)| match name {
+            _ if name == self.inner => {
+                let mut held = self
+                    .entries
+                    .iter()
+                    .filter_map(|entry| entry.resource.as_ref());
+                !within.is_whole() && held.next().is_none_or(|any| fits(within, &any.type_url))
+            }
+            "last_updated" => within.is_leaf(),
+            "version_info" | "client_status" => within.is_leaf() && !self.is_static(),
+            "error_state" => {
+                !self.is_static()
+                    && within.named().all(|(name, within)| {
+                        let has = [
+                            "failed_configuration",
+                            "last_update_attempt",
+                            "details",
+                            "version_info",
+                        ];
+                        has.contains(&name) && within.is_leaf()
+                    })
+            }
+            _ => false,
+        })
+    }
+
+    fn is_static(&self) -> bool {
+        self.message.starts_with("Static")
+    }
+}
+
+/// Whether a message of this type has what `mask` names.
+fn fits(mask: &Mask, type_url: &str) -> bool {
+    let name = strip_type_url(type_url);
+    let message = name.and_then(|name| descriptor_pool().get_message_by_name(name));
+    message.is_some_and(|message| mask.fits(&message))
 }
 
 /// One resource.
@@ -111,21 +162,27 @@ fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
     let (version, lists) = lists(admin, asked);
     let mut text = Text::default();
     text.layout.open(&mut text.to, '{');
+    let mask = &asked.mask;
     match asked.resource.as_deref() {
         None => {
             text.layout.open_key(&mut text.to, "configs", '[');
-            bootstrap(&mut text, admin);
-            whole(&mut text, CLUSTERS, &version, &lists[..3]);
+            let mut shown = bootstrap(&mut text, admin, mask);
+            shown |= whole(&mut text, CLUSTERS, Some(&version), &lists[..3], mask);
             if asked.endpoints {
-                whole(&mut text, ENDPOINTS, "", &lists[3..5]);
+                shown |= whole(&mut text, ENDPOINTS, None, &lists[3..5], mask);
             }
             if !lists[5].entries.is_empty() {
-                whole(&mut text, HDS, "", &lists[5..]);
+                shown |= whole(&mut text, HDS, None, &lists[5..], mask);
             }
             text.layout.close(&mut text.to, ']');
+            if !shown {
+                let why = "could not be successfully applied to any configs.";
+                return Err(asked.mask_is_no_good(why));
+            }
         }
         Some("bootstrap") => {
-            let message = "bootstrap is not a repeated field\n";
+            let message =
+                "bootstrap is not a repeated field. Use ?mask=bootstrap to get only this field\n";
             return Err(Refused::bad_request(message));
         }
         Some(resource) => {
@@ -136,10 +193,13 @@ fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
                 return Err(Refused::not_found(message));
             };
             if !list.entries.is_empty() {
+                if !list.takes(mask) {
+                    return Err(asked.mask_is_no_good("could not be successfully used."));
+                }
                 text.layout.open_key(&mut text.to, "configs", '[');
                 let message = format!("{TYPE_URL_PREFIX}{}.{}", list.of, list.message);
                 for entry in &list.entries {
-                    write_entry(&mut text, Some(&message), list.inner, entry);
+                    write_entry(&mut text, Some(&message), list.inner, entry, mask);
                 }
                 text.layout.close(&mut text.to, ']');
             }
@@ -281,51 +341,100 @@ impl From<crate::xds::Record> for Entry {
     }
 }
 
-fn bootstrap(text: &mut Text, admin: &Admin) {
-    let Some(BootstrapDump { message, loaded }) = admin.bootstrap() else {
-        return;
+/// The message of the bootstrap; not at all if `mask` names what it has not.
+fn bootstrap(text: &mut Text, admin: &Admin, mask: &Mask) -> bool {
+    let takes = mask.named().all(|(name, within)| match name {
+        "bootstrap" => fits(within, &type_url::<Bootstrap>()),
+        "last_updated" => within.is_leaf(),
+        _ => false,
+    });
+    let Some(BootstrapDump { message, loaded }) = admin.bootstrap().filter(|_| takes) else {
+        return false;
     };
     begin(text, Some(&format!("{TYPE_URL_PREFIX}{BOOTSTRAP}")));
-    text.layout.key(&mut text.to, "bootstrap");
-    text.bytes_as(&Bootstrap::full_name(), &message);
-    time(text, "last_updated", Some(loaded));
+    if let Some(mask) = mask.of("bootstrap") {
+        text.layout.key(&mut text.to, "bootstrap");
+        text.bytes_as(&Bootstrap::full_name(), &message, mask);
+    }
+    let loaded = mask.of("last_updated").map(|_| loaded);
+    time(text, "last_updated", loaded);
     text.layout.close(&mut text.to, '}');
+    true
 }
 
-fn whole(text: &mut Text, message: &str, version: &str, lists: &[List]) {
+/// A message of lists; not at all if `mask` names what it has not.
+fn whole(
+    text: &mut Text,
+    message: &str,
+    version: Option<&str>,
+    lists: &[List],
+    mask: &Mask,
+) -> bool {
+    let has = |name| {
+        version.is_some() && name == "version_info" || lists.iter().any(|list| list.field == name)
+    };
+    if !mask
+        .named()
+        .all(|(name, within)| has(name) && within.is_leaf())
+    {
+        return false;
+    }
     begin(text, Some(&format!("{TYPE_URL_PREFIX}{message}")));
+    let version = version.filter(|_| mask.of("version_info").is_some());
     text.layout
-        .string_if_any(&mut text.to, "version_info", version);
+        .string_if_any(&mut text.to, "version_info", version.unwrap_or_default());
     for list in lists.iter().filter(|list| !list.entries.is_empty()) {
+        let Some(mask) = mask.of(list.field) else {
+            continue;
+        };
         text.layout.open_key(&mut text.to, list.field, '[');
         for entry in &list.entries {
-            write_entry(text, None, list.inner, entry);
+            write_entry(text, None, list.inner, entry, mask);
         }
         text.layout.close(&mut text.to, ']');
     }
     text.layout.close(&mut text.to, '}');
+    true
 }
 
-fn write_entry(text: &mut Text, message: Option<&str>, inner: &str, entry: &Entry) {
+fn write_entry(text: &mut Text, message: Option<&str>, inner: &str, entry: &Entry, mask: &Mask) {
     begin(text, message);
-    let Text { layout, to } = text;
-    layout.string_if_any(to, "version_info", &entry.version);
-    if let Some(resource) = &entry.resource {
-        text.layout.key(&mut text.to, inner);
-        text.any(resource);
-    }
-    time(text, "last_updated", entry.updated);
-    if let Some(error) = &entry.error {
-        text.layout.open_key(&mut text.to, "error_state", '{');
-        text.layout.key(&mut text.to, "failed_configuration");
-        text.any(&error.configuration);
-        time(text, "last_update_attempt", Some(error.at));
+    if mask.of("version_info").is_some() {
         let Text { layout, to } = text;
-        layout.string_if_any(to, "details", &error.details);
-        layout.string_if_any(to, "version_info", &error.version);
-        layout.close(to, '}');
+        layout.string_if_any(to, "version_info", &entry.version);
+    }
+    if let Some((resource, mask)) = entry.resource.as_ref().zip(mask.of(inner)) {
+        text.layout.key(&mut text.to, inner);
+        text.any(resource, mask);
+    }
+    if mask.of("last_updated").is_some() {
+        time(text, "last_updated", entry.updated);
+    }
+    if let Some((error, mask)) = entry.error.as_ref().zip(mask.of("error_state")) {
+        write_failure(text, error, mask);
     }
     text.layout.close(&mut text.to, '}');
+}
+
+fn write_failure(text: &mut Text, error: &Failure, mask: &Mask) {
+    text.layout.open_key(&mut text.to, "error_state", '{');
+    if mask.of("failed_configuration").is_some() {
+        text.layout.key(&mut text.to, "failed_configuration");
+        text.any(&error.configuration, &Mask::parse(""));
+    }
+    if mask.of("last_update_attempt").is_some() {
+        time(text, "last_update_attempt", Some(error.at));
+    }
+    let Text { layout, to } = text;
+    for (name, value) in [
+        ("details", &error.details),
+        ("version_info", &error.version),
+    ] {
+        if mask.of(name).is_some() {
+            layout.string_if_any(to, name, value);
+        }
+    }
+    layout.close(to, '}');
 }
 
 fn begin(text: &mut Text, message: Option<&str>) {

@@ -103,6 +103,10 @@ static PAGES: [Page; 17] = [
                 "name_regex",
                 "Only resources whose whole name this regular expression matches",
             ),
+            (
+                "mask",
+                "Only these fields of each config, or of each resource: paths with commas between",
+            ),
             ("include_eds", "Endpoints too"),
         ],
         handler: |of| on(of, config_dump::page),

@@ -75,6 +75,70 @@ async fn what_the_process_was_started_with_is_shown() {
 }
 
 #[tokio::test]
+async fn a_mask_says_which_fields_are_shown() {
+    let admin = Admin::new(engine()).with_bootstrap(BootstrapDump::new(&bootstrap(), UNIX_EPOCH));
+    let served = serve(admin::router(admin), Limits::default()).await;
+    let configs = async |query: &str| {
+        let mut configs = dump(&served, query).await["configs"].take();
+        for config in configs.as_array_mut().unwrap() {
+            let kind = config.as_object_mut().unwrap().remove("@type").unwrap();
+            assert!(kind.as_str().unwrap().contains(".v3."));
+            if let Some(cluster) = config.get_mut("cluster") {
+                cluster.as_object_mut().unwrap().remove("@type").unwrap();
+            }
+        }
+        configs
+    };
+    let at = "1970-01-01T00:00:00Z";
+    for (query, wanted) in [
+        (
+            "?mask=bootstrap.node.id",
+            json!([{"bootstrap": {"node": {"id": "n1"}}}]),
+        ),
+        ("?mask=last_updated", json!([{"last_updated": at}])),
+        ("?mask=version_info", json!([{}])),
+        (
+            "?resource=static_clusters&mask=cluster.name",
+            json!([{"cluster": {"name": "s1"}}, {"cluster": {"name": "s2"}}]),
+        ),
+        (
+            "?resource=static_clusters&mask=last_updated,cluster.type&name_regex=s1",
+            json!([{"cluster": {}, "last_updated": at}]),
+        ),
+        (
+            "?resource=static_clusters&mask=cluster.load_assignment.cluster_name",
+            json!([{"cluster": {"load_assignment": {"cluster_name": "s1"}}}, {"cluster": {}}]),
+        ),
+    ] {
+        assert_eq!(configs(query).await, wanted, "{query}");
+    }
+    let clusters = configs("?mask=static_clusters").await;
+    assert_eq!(clusters[0]["static_clusters"].as_array().unwrap().len(), 2);
+    assert_eq!(clusters.as_array().unwrap().len(), 1);
+    assert_eq!(configs("?mask=").await, configs("").await);
+    let none = dump(&served, "?resource=dynamic_active_clusters&mask=nope").await;
+    assert_eq!(none, json!({}));
+
+    let unused = "could not be successfully used.";
+    let unfit = "could not be successfully applied to any configs.";
+    for (of, mask, why) in [
+        ("resource=static_clusters&", "cluster", unused),
+        ("resource=static_clusters&", "cluster.name,cluster", unused),
+        ("resource=static_clusters&", "cluster.nope", unused),
+        ("resource=static_clusters&", "version_info", unused),
+        ("resource=static_clusters&", "nope", unused),
+        ("", "static_clusters.cluster", unfit),
+        ("", "bootstrap.node,static_clusters", unfit),
+        ("", "bootstrap.static_resources.clusters.name", unfit),
+        ("", "static_endpoint_configs", unfit),
+    ] {
+        let answer = get(served.address, &format!("/config_dump?{of}mask={mask}")).await;
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.body, format!("FieldMask {mask} {why}\n"));
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_asked_for_is_told() {
     let served = serve(admin::router(Admin::new(engine())), Limits::default()).await;
     for (query, status, message) in [
@@ -87,12 +151,12 @@ async fn what_cannot_be_asked_for_is_told() {
         (
             "resource=bootstrap",
             400,
-            "bootstrap is not a repeated field\n",
+            "bootstrap is not a repeated field. Use ?mask=bootstrap to get only this field\n",
         ),
         (
-            "mask=bootstrap",
+            "mask=nope",
             400,
-            "mask is not supported here: use resource and name_regex\n",
+            "FieldMask nope could not be successfully applied to any configs.\n",
         ),
         (
             "name_regex=[",
@@ -208,6 +272,15 @@ resources:
             .contains("health_checks[0].timeout")
     );
     assert!(error["last_update_attempt"].is_string());
+    let masked = dump(
+        &served,
+        "?resource=dynamic_warming_clusters&mask=error_state.version_info",
+    )
+    .await;
+    assert_eq!(
+        masked["configs"][0]["error_state"],
+        json!({"version_info": "v7"})
+    );
     let endpoints = &all["configs"][1]["dynamic_endpoint_configs"][0];
     assert_eq!(endpoints["version_info"], "e3");
     assert_eq!(

@@ -10,6 +10,7 @@ use prost_reflect::{
 use prost_types::value::Kind as StructKind;
 use prost_types::{Any, ListValue, Struct};
 
+use super::mask::Mask;
 use crate::admin::json::Layout;
 use crate::config::json::{key_text, write_number, write_one, write_string};
 use crate::proto::{descriptor_pool, strip_type_url};
@@ -37,20 +38,20 @@ pub(super) struct Text {
 impl Text {
     /// An `Any` with its message. Of one that cannot be read nothing but the type is told, since nobody knows
     /// where it holds secrets.
-    pub(super) fn any(&mut self, any: &Any) {
-        self.any_within(any, false);
+    pub(super) fn any(&mut self, any: &Any, mask: &Mask) {
+        self.any_of(any, mask, false);
     }
 
     /// A serialized message of type `name`.
-    pub(super) fn bytes_as(&mut self, name: &str, bytes: &[u8]) {
-        match read(name, bytes) {
+    pub(super) fn bytes_as(&mut self, name: &str, bytes: &[u8], mask: &Mask) {
+        match read(name, bytes, mask) {
             Some(message) => self.message(&message, false),
             None => write_string(&mut self.to, REDACTED),
         }
     }
 
-    fn any_within(&mut self, any: &Any, secret: bool) {
-        let message = strip_type_url(&any.type_url).and_then(|name| read(name, &any.value));
+    fn any_of(&mut self, any: &Any, mask: &Mask, secret: bool) {
+        let message = strip_type_url(&any.type_url).and_then(|name| read(name, &any.value, mask));
         self.layout.open(&mut self.to, '{');
         if !any.type_url.is_empty() {
             self.layout.string(&mut self.to, "@type", &any.type_url);
@@ -78,7 +79,7 @@ impl Text {
 
     fn well_known(&mut self, message: &DynamicMessage, secret: bool) -> Option<()> {
         match message.descriptor().name() {
-            "Any" => self.any_within(&message.transcode_to().ok()?, secret),
+            "Any" => self.any_of(&message.transcode_to().ok()?, &Mask::parse(""), secret),
             "Struct" => self.structure(&message.transcode_to().ok()?, None, secret),
             "Value" => self.value(&message.transcode_to().ok()?, None, secret),
             "ListValue" => self.list(&message.transcode_to().ok()?, None, secret),
@@ -212,9 +213,11 @@ impl Text {
     }
 }
 
-fn read(name: &str, bytes: &[u8]) -> Option<DynamicMessage> {
+fn read(name: &str, bytes: &[u8], mask: &Mask) -> Option<DynamicMessage> {
     let descriptor = descriptor_pool().get_message_by_name(name)?;
-    DynamicMessage::decode(descriptor, bytes).ok()
+    let mut message = DynamicMessage::decode(descriptor, bytes).ok()?;
+    mask.trim(&mut message);
+    Some(message)
 }
 
 fn is_secret(field: &FieldDescriptor) -> bool {
@@ -306,10 +309,11 @@ mod tests {
     #[test]
     fn of_an_unknown_message_only_the_type_is_told() {
         let mut text = Text::default();
-        text.any(&Any {
+        let any = Any {
             type_url: "a/no.Such".to_owned(),
             value: b"key!".to_vec(),
-        });
+        };
+        text.any(&any, &Mask::parse("name"));
         assert_eq!(
             text.to,
             "{\n \"@type\": \"a/no.Such\",\n \"value\": \"[redacted]\"\n}"
