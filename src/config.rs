@@ -38,8 +38,8 @@ pub use file_sink::FileSinkConfig;
 pub use health_check::{CheckerConfig, HealthCheck, TypedConfig};
 pub use limits::IntervalLimits;
 pub use payload::{Payload, PayloadError};
-pub(crate) use typed::held;
 pub use typed::{Resolved, resolve, resolve_with};
+pub(crate) use typed::{bare, held};
 pub use udp::UdpConfig;
 #[cfg(feature = "xds")]
 pub(crate) use wire::printable;

@@ -31,7 +31,7 @@ pub trait EventSinkFactory: Send + Sync {
     fn create(&self, value: &[u8]) -> Result<Arc<dyn EventSink>, ConfigError>;
 
     /// A serialized `google.protobuf.FileDescriptorSet` that holds the message, so that it can also be given
-    /// in a `TypedStruct`. Not needed for messages of this crate.
+    /// in a `TypedStruct`. Without it, as with Envoy's own sinks, only the message itself is taken.
     fn descriptor_set(&self) -> Option<&[u8]> {
         None
     }

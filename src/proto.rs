@@ -10,6 +10,7 @@
 use std::sync::LazyLock;
 
 pub use prost;
+use prost::Name;
 pub use prost_reflect;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 pub use prost_types;
@@ -60,14 +61,18 @@ pub fn descriptor_pool() -> &'static DescriptorPool {
 pub(crate) const CARES_DNS_RESOLVER: &str =
     "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig";
 
+/// The name of the message that asks for the system's resolver; ours is [`xds_health::SystemDnsResolver`].
+pub(crate) const SYSTEM_DNS_RESOLVER: &str =
+    "envoy.extensions.network.dns_resolver.getaddrinfo.v3.GetAddrInfoDnsResolverConfig";
+
 /// The descriptor of the message that upstream calls `name`, if the crate has it, by whatever name.
 pub(crate) fn message_named(name: &str) -> Option<MessageDescriptor> {
-    let ours = <xds_health::DnsResolver as prost::Name>::full_name();
-    let name = if name == CARES_DNS_RESOLVER {
-        &ours
-    } else {
-        name
+    let ours = match name {
+        CARES_DNS_RESOLVER => Some(xds_health::DnsResolver::full_name()),
+        SYSTEM_DNS_RESOLVER => Some(xds_health::SystemDnsResolver::full_name()),
+        _ => None,
     };
+    let name = ours.as_deref().unwrap_or(name);
     descriptor_pool().get_message_by_name(name)
 }
 
@@ -79,7 +84,7 @@ pub(crate) fn message_named(name: &str) -> Option<MessageDescriptor> {
 ///
 /// assert_eq!(type_url::<Cluster>(), "type.googleapis.com/envoy.config.cluster.v3.Cluster");
 /// ```
-pub fn type_url<M: prost::Name>() -> String {
+pub fn type_url<M: Name>() -> String {
     format!("{TYPE_URL_PREFIX}{}", M::full_name())
 }
 

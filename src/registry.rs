@@ -14,7 +14,7 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 use crate::checker::{Checker, CheckerFactory, udp::UdpFactory};
 use crate::config::{
     At, CheckerConfig, ClusterConfig, ConfigError, Errors, HealthCheck, Resolved, TypedConfig,
-    held, resolve_with,
+    bare, held, resolve_with,
 };
 use crate::feed::{EventSink, EventSinkFactory, FileSinkFactory};
 use crate::host::Host;
@@ -241,7 +241,13 @@ impl Registry {
                 continue;
             };
             let built = find(&self.sinks, config, |factory| factory.descriptor_set())
-                .and_then(|(factory, held)| guarded(|| factory.create(&held.value)).at(held.path))
+                .and_then(|(factory, held)| {
+                    // As with Envoy's own; a factory that gives descriptors asks for more.
+                    if factory.descriptor_set().is_none() {
+                        bare(config)?;
+                    }
+                    guarded(|| factory.create(&held.value)).at(held.path)
+                })
                 .at("typed_config")
                 .at_index("event_logger", index);
             sinks.extend(errors.note(built));

@@ -21,6 +21,7 @@ use crate::proto::envoy::config::core::v3::{ApiConfigSource, Node};
 use crate::validate::FieldPath;
 
 mod agreement;
+mod defaults;
 
 /// What the process is started with.
 ///
@@ -205,18 +206,9 @@ impl Bootstrap {
     }
 
     fn read(message: &Message, at: &FieldPath<'_>, report: &mut Report) -> Option<Self> {
-        let bind = message.cluster_manager.as_ref().and_then(|manager| {
-            let at = at.field("cluster_manager");
-            let at = at.field("upstream_bind_config");
-            let bind = manager.upstream_bind_config.as_ref()?;
-            BindConfig::read(bind, &at, report).map(Arc::new)
-        });
-        let resolver = message.typed_dns_resolver_config.as_ref();
-        let dns_resolver = resolver.and_then(|resolver| {
-            let at = at.field("typed_dns_resolver_config");
-            DnsResolverConfig::read_extension(resolver, &at, report)
-        });
         let clusters = read_clusters(message, at, report);
+        let bind = defaults::read_bind(message, &clusters, at, report);
+        let dns_resolver = defaults::read_resolver(message, &clusters, at, report);
         let clusters = clusters.into_iter().map(|cluster| {
             let cluster = cluster.with_default_bind(bind.as_ref());
             Arc::new(cluster.with_default_dns_resolver(dns_resolver.as_ref()))
@@ -408,10 +400,6 @@ stats_config: {stats_matcher: {}}
         refused(
             "{node: {id: i, cluster: c}, static_resources: {clusters: [{name: a, type: EDS, eds_cluster_config: {eds_config: {self: {}}}}]}}",
             "static_resources.clusters[0].eds_cluster_config.eds_config.self: the cluster came from no server that could be asked again",
-        );
-        refused(
-            "cluster_manager: {upstream_bind_config: {extra_source_addresses: [{address: {address: \"::1\", port_value: 0}}]}}",
-            "cluster_manager.upstream_bind_config.extra_source_addresses: cannot be set without source_address",
         );
         refused(
             "admin: {address: {envoy_internal_address: {server_listener_name: x}}}",

@@ -8,7 +8,7 @@ use prost::Name;
 use super::error::Report;
 use super::text::Document;
 use super::{
-    At, BindConfig, ConfigError, DnsConfig, DnsResolverConfig, Errors, HealthCheck, TypedConfig,
+    BindConfig, ConfigError, DnsConfig, DnsResolverConfig, Errors, HealthCheck, TypedConfig,
     Warnings, endpoint, typed, wire,
 };
 use crate::host::Host;
@@ -516,15 +516,14 @@ fn read_custom(
     if let Some(config) = &custom.typed_config {
         let at_config = at_type.field("typed_config");
         let config = TypedConfig::from(config);
-        match typed::held(&config) {
-            Ok(name) if name == DnsCluster::full_name() => (),
+        let dns = match typed::bare(&config) {
+            Ok(name) if name == DnsCluster::full_name() => {
+                wire::decode_checked::<DnsCluster>(&config.value)
+            }
             Ok(name) => return Some(Discovery::Other(name.into())),
-            Err(error) => return report.within(&at_config, error),
-        }
-        let resolved = typed::resolve(&config);
-        let dns = match resolved
-            .and_then(|found| wire::decode_checked::<DnsCluster>(&found.value).at(found.path))
-        {
+            Err(error) => Err(error),
+        };
+        let dns = match dns {
             Ok(dns) => dns,
             Err(error) => return report.within(&at_config, error),
         };

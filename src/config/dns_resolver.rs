@@ -5,17 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::Report;
-use super::{At, TypedConfig, address, typed, wire};
+use super::{TypedConfig, address, typed, wire};
 use crate::host::Address;
-use crate::proto::CARES_DNS_RESOLVER;
 use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::core::v3::{Address as AddressMessage, TypedExtensionConfig};
-use crate::proto::xds_health::DnsResolver;
+use crate::proto::xds_health::{DnsResolver, SystemDnsResolver};
+use crate::proto::{CARES_DNS_RESOLVER, SYSTEM_DNS_RESOLVER};
 use crate::validate::FieldPath;
-
-/// The system's resolver; what is said of it does not matter here.
-const SYSTEM: &str =
-    "envoy.extensions.network.dns_resolver.getaddrinfo.v3.GetAddrInfoDnsResolverConfig";
 
 /// Which name servers are asked, and how; by default, as the system says.
 ///
@@ -57,11 +53,18 @@ impl DnsResolverConfig {
         at: &FieldPath<'_>,
         report: &mut Report,
     ) -> Option<Arc<Self>> {
-        if let Some(extension) = &message.typed_dns_resolver_config {
+        let older = !message.dns_resolvers.is_empty() || message.use_tcp_for_dns_lookups;
+        let extension = message.typed_dns_resolver_config.as_ref();
+        // One of no type counts as none, as with Envoy, unless it would hide what the older fields say.
+        let extension = extension.filter(|extension| {
+            let config = extension.typed_config.as_ref();
+            older || config.is_none_or(|config| !config.type_url.is_empty())
+        });
+        if let Some(extension) = extension {
             let at = at.field("typed_dns_resolver_config");
             return Self::read_extension(extension, &at, report);
         }
-        if message.dns_resolvers.is_empty() && !message.use_tcp_for_dns_lookups {
+        if !older {
             return None;
         }
         let mut read = Self::default();
@@ -78,22 +81,21 @@ impl DnsResolverConfig {
     ) -> Option<Arc<Self>> {
         let config = TypedConfig::from(extension.typed_config.as_ref()?);
         let at = at.field("typed_config");
-        let name = match typed::held(&config) {
-            Ok(name) => name,
-            Err(error) => return report.within(&at, error),
-        };
-        match &*name {
-            SYSTEM => return Some(Arc::default()),
-            CARES_DNS_RESOLVER => (),
-            _ => {
-                let reason = format!("the DNS resolver {name} is not built in");
+        let name = typed::bare(&config);
+        let read = match name.as_deref() {
+            Ok(CARES_DNS_RESOLVER) => wire::decode_checked::<DnsResolver>(&config.value).map(Some),
+            Ok(SYSTEM_DNS_RESOLVER) => {
+                wire::decode_checked::<SystemDnsResolver>(&config.value).map(|_| None)
+            }
+            Ok(name) => {
+                let reason = format!("the DNS resolver {name:?} is not built in");
                 return report.fault(&at, reason);
             }
-        }
-        let cares = typed::resolve(&config)
-            .and_then(|found| wire::decode_checked::<DnsResolver>(&found.value).at(found.path));
-        let cares = match cares {
-            Ok(cares) => cares,
+            Err(error) => Err(error.clone()),
+        };
+        let cares = match read {
+            Ok(Some(cares)) => cares,
+            Ok(None) => return Some(Arc::default()),
             Err(error) => return report.within(&at, error),
         };
         let options = cares.dns_resolver_options.unwrap_or_default();
@@ -187,7 +189,12 @@ mod tests {
             assert_eq!(resolver(&fields), wanted, "{fields}");
         }
         assert_eq!(resolver(""), None);
-        let system = extension("getaddrinfo.v3.GetAddrInfoDnsResolverConfig", "");
+        let none = "typed_dns_resolver_config: {name: x, typed_config: {}}";
+        assert_eq!(resolver(none), None);
+        let system = extension(
+            "getaddrinfo.v3.GetAddrInfoDnsResolverConfig",
+            "num_retries: 3, num_resolver_threads: 0",
+        );
         assert_eq!(resolver(&system), Some(DnsResolverConfig::default()));
     }
 
@@ -222,11 +229,23 @@ mod tests {
         );
         refused(
             "typed_dns_resolver_config: {name: x, typed_config: {\"@type\": a/envoy.config.core.v3.Node}}",
-            &format!("{at}: the DNS resolver envoy.config.core.v3.Node is not built in"),
+            &format!("{at}: the DNS resolver \"envoy.config.core.v3.Node\" is not built in"),
+        );
+        refused(
+            "typed_dns_resolver_config: {name: x, typed_config: {}}\nuse_tcp_for_dns_lookups: true",
+            &format!("{at}: the DNS resolver \"\" is not built in"),
         );
         refused(
             &cares("no_such: 1"),
             &format!("{at}.no_such: unknown field \"no_such\" in xds_health.DnsResolver"),
+        );
+        refused(
+            &extension("getaddrinfo.v3.GetAddrInfoDnsResolverConfig", "no_such: 1"),
+            &format!("{at}.no_such: unknown field \"no_such\" in xds_health.SystemDnsResolver"),
+        );
+        refused(
+            "typed_dns_resolver_config: {name: x, typed_config: {\"@type\": a/xds.type.v3.TypedStruct, type_url: a/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig}}",
+            &format!("{at}: a TypedStruct is not taken here: give the message itself"),
         );
     }
 }

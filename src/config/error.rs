@@ -255,6 +255,19 @@ impl Report {
         message.validate_at(&FieldPath::ROOT, &mut |fault| self.faults.push(fault));
     }
 
+    /// Notes the faults of a part that nobody uses as warnings. `None` if there were some.
+    pub(crate) fn unused<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let before = self.faults.len();
+        let value = read(self);
+        let faults: Vec<_> = self.faults.drain(before..).collect();
+        let sound = faults.is_empty();
+        self.warnings.extend(faults.into_iter().map(|fault| {
+            let reason = format!("{}; nothing uses it", fault.reason);
+            Fault::new(fault.path, reason)
+        }));
+        value.filter(|_| sound)
+    }
+
     /// Notes the faults of something inside, which has paths of its own.
     pub(crate) fn within<T>(&mut self, at: &FieldPath<'_>, error: ConfigError) -> Option<T> {
         self.faults.extend(Vec::from(error.at(&at.to_string())));

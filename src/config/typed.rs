@@ -75,6 +75,17 @@ pub(crate) fn held(config: &TypedConfig) -> Result<String, ConfigError> {
     Ok(message_name(type_url).to_owned())
 }
 
+/// As [`held`], where Envoy unwraps no `TypedStruct`. In one of a message that is not known here a text may have been
+/// kept, so its name is for the caller to refuse.
+pub(crate) fn bare(config: &TypedConfig) -> Result<String, ConfigError> {
+    let name = held(config)?;
+    if name != message_name(&config.type_url) && message_named(&name).is_some() {
+        let reason = "a TypedStruct is not taken here: give the message itself";
+        return Err(ConfigError::new("", reason));
+    }
+    Ok(name)
+}
+
 /// What is in a `TypedStruct`, if this is one.
 fn unwrap(config: &TypedConfig) -> Result<Option<(String, Struct)>, ConfigError> {
     let name = message_name(&config.type_url);
