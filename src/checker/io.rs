@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -14,9 +14,14 @@ use crate::event::{Reason, Shortage};
 /// An attempt's side of its driver.
 ///
 /// An attempt may use it or not: one that only awaits other futures need not. Attempts that own a socket can
-/// have the driver watch it, which costs less than a registration with the runtime.
+/// have the driver watch it, which costs less than a registration with the runtime. What is told by a clone that
+/// outlives its attempt is not heard.
 #[derive(Clone, Debug)]
-pub struct AttemptIo(Arc<Inner>);
+pub struct AttemptIo {
+    place: Arc<Inner>,
+    /// Which of the attempts of its place it is for.
+    turn: u32,
+}
 
 /// One for each place of a driver, used by one attempt after the other. What each poll asks for stands apart
 /// from what few attempts need, which is behind locks.
@@ -24,6 +29,8 @@ pub struct AttemptIo(Arc<Inner>);
 struct Inner {
     registry: Arc<Registry>,
     token: Token,
+    /// Which attempt has the place.
+    turn: AtomicU32,
     /// The attempt has been sent.
     sent: AtomicBool,
     /// It is polled for the last time.
@@ -109,9 +116,10 @@ impl AttemptIo {
         buffer: Arc<Mutex<Vec<u8>>>,
         keeps_spares: bool,
     ) -> Self {
-        Self(Arc::new(Inner {
+        let place = Inner {
             registry,
             token,
+            turn: AtomicU32::new(0),
             looks_later: AtomicBool::default(),
             again: AtomicBool::default(),
             keeps_spares,
@@ -124,7 +132,16 @@ impl AttemptIo {
             saw: Mutex::default(),
             spare: Mutex::default(),
             buffer,
-        }))
+        };
+        Self {
+            place: Arc::new(place),
+            turn: 0,
+        }
+    }
+
+    /// Whether its attempt has its place still.
+    fn is_current(&self) -> bool {
+        self.place.turn.load(Relaxed) == self.turn
     }
 
     /// Has the attempt polled again when `socket` becomes readable, and `writable` too if so asked.
@@ -133,8 +150,11 @@ impl AttemptIo {
     ///
     /// # Errors
     ///
-    /// Those of `epoll_ctl` or its like.
+    /// Those of `epoll_ctl` or its like, and one when the attempt has ended.
     pub fn watch(&self, socket: &impl AsFd, writable: bool) -> io::Result<()> {
+        if !self.is_current() {
+            return Err(io::Error::other("the attempt has ended"));
+        }
         let interest = if writable {
             Interest::READABLE | Interest::WRITABLE
         } else {
@@ -143,7 +163,7 @@ impl AttemptIo {
         let fd = socket.as_fd().as_raw_fd();
         let Inner {
             registry, token, ..
-        } = &*self.0;
+        } = &*self.place;
         match registry.register(&mut SourceFd(&fd), *token, interest) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 registry.reregister(&mut SourceFd(&fd), *token, interest)
@@ -154,20 +174,26 @@ impl AttemptIo {
 
     /// The attempt has been sent: its timeout and its round trip begin here.
     pub fn sent(&self) {
-        self.0.sent.store(true, Relaxed);
-        self.0.waiting.store(Waiting::No.code(), Relaxed);
+        if !self.is_current() {
+            return;
+        }
+        self.place.sent.store(true, Relaxed);
+        self.place.waiting.store(Waiting::No.code(), Relaxed);
     }
 
     /// What the attempt fails by if its time is up now, instead of silence.
     pub fn saw(&self, reason: Reason) {
-        *lock(&self.0.saw) = Some(reason);
-        self.0.has_seen.store(true, Relaxed);
+        if !self.is_current() {
+            return;
+        }
+        *lock(&self.place.saw) = Some(reason);
+        self.place.has_seen.store(true, Relaxed);
     }
 
     /// What the attempt said that it [saw](AttemptIo::saw), if it did.
     pub fn seen(&self) -> Option<Reason> {
-        match self.0.has_seen.load(Relaxed) {
-            true => lock(&self.0.saw).clone(),
+        match self.is_current() && self.place.has_seen.load(Relaxed) {
+            true => lock(&self.place.saw).clone(),
             false => None,
         }
     }
@@ -175,29 +201,40 @@ impl AttemptIo {
     /// This process is short of something that the attempt needs. It is polled again when there may be
     /// room; only if there is none until its deadline it fails.
     pub fn wait_for(&self, what: Shortage) {
+        if !self.is_current() {
+            return;
+        }
         // Only when an attempt begins its driver asks whether there is something to look for later.
-        self.0.looks_later.store(false, Relaxed);
+        self.place.looks_later.store(false, Relaxed);
         if self.waiting() == Waiting::No {
             let began = Waiting::Began(what);
-            self.0.waiting.store(began.code(), Relaxed);
+            self.place.waiting.store(began.code(), Relaxed);
         }
     }
 
     /// As [`AttemptIo::wait_for`], of something that only attempts of its kind are short of, such as a local
     /// port that they share. Other attempts go on meanwhile.
     pub fn wait_alone_for(&self, what: Shortage) {
+        if !self.is_current() {
+            return;
+        }
         self.wait_for(what);
-        self.0.alone.store(true, Relaxed);
+        self.place.alone.store(true, Relaxed);
     }
 
     /// The attempt's time is up: what it finds in this poll still counts, and it is not polled again.
     pub fn last_look(&self) -> bool {
-        self.0.last_look.load(Relaxed)
+        !self.is_current() || self.place.last_look.load(Relaxed)
     }
 
-    /// Calls `f` with a buffer of `len` bytes that attempts share; its contents are arbitrary.
+    /// Calls `f` with a buffer of `len` bytes that attempts share; its contents are arbitrary. While it is used, others
+    /// get one of their own, and nobody waits.
     pub fn with_buffer<T>(&self, len: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
-        let mut buffer = lock(&self.0.buffer);
+        let mut buffer = match self.place.buffer.try_lock() {
+            Ok(buffer) => buffer,
+            Err(TryLockError::Poisoned(buffer)) => buffer.into_inner(),
+            Err(TryLockError::WouldBlock) => return f(&mut vec![0; len]),
+        };
         if buffer.len() < len {
             buffer.resize(len, 0);
         }
@@ -207,54 +244,57 @@ impl AttemptIo {
     /// Whether the attempt may do without having its socket watched at first, and be polled again a little later
     /// if it so asks: by then most answers are there, if hosts are near.
     pub(super) fn looks_later(&self) -> bool {
-        self.0.looks_later.load(Relaxed)
+        self.place.looks_later.load(Relaxed)
     }
 
     /// Has the attempt polled again a little later.
     pub(super) fn look_again(&self) {
-        self.0.again.store(true, Relaxed);
+        self.place.again.store(true, Relaxed);
     }
 
     /// Whether it is to be polled again a little later. Told once.
     pub(crate) fn take_again(&self) -> bool {
-        let again = self.0.again.load(Relaxed);
+        let again = self.place.again.load(Relaxed);
         if again {
-            self.0.again.store(false, Relaxed);
+            self.place.again.store(false, Relaxed);
         }
         again
     }
 
-    /// Another attempt begins, which may look for an answer a little later.
-    pub(crate) fn begin(&self, looks_later: bool) {
-        self.0.looks_later.store(looks_later, Relaxed);
-        self.0.again.store(false, Relaxed);
-        self.0.sent.store(false, Relaxed);
-        self.0.last_look.store(false, Relaxed);
-        self.0.waiting.store(Waiting::No.code(), Relaxed);
-        self.0.alone.store(false, Relaxed);
-        if self.0.has_seen.load(Relaxed) {
+    /// Another attempt begins, which may look for an answer a little later. What clones of before tell is not heard
+    /// any longer.
+    pub(crate) fn begin(&mut self, looks_later: bool) {
+        self.turn = self.turn.wrapping_add(1);
+        self.place.turn.store(self.turn, Relaxed);
+        self.place.looks_later.store(looks_later, Relaxed);
+        self.place.again.store(false, Relaxed);
+        self.place.sent.store(false, Relaxed);
+        self.place.last_look.store(false, Relaxed);
+        self.place.waiting.store(Waiting::No.code(), Relaxed);
+        self.place.alone.store(false, Relaxed);
+        if self.place.has_seen.load(Relaxed) {
             self.take_seen();
         }
     }
 
     /// Whether others need not wait for what it waits for.
     pub(crate) fn waits_alone(&self) -> bool {
-        self.0.alone.load(Relaxed)
+        self.place.alone.load(Relaxed)
     }
 
     /// Whether it has been sent.
     pub(crate) fn was_sent(&self) -> bool {
-        self.0.sent.load(Relaxed)
+        self.place.sent.load(Relaxed)
     }
 
     /// It is polled for the last time from now on.
     pub(crate) fn look_for_the_last_time(&self) {
-        self.0.last_look.store(true, Relaxed);
+        self.place.last_look.store(true, Relaxed);
     }
 
     /// Whether the attempt waits for room.
     pub(crate) fn waiting(&self) -> Waiting {
-        Waiting::of(self.0.waiting.load(Relaxed))
+        Waiting::of(self.place.waiting.load(Relaxed))
     }
 
     /// The same; that it began is told once.
@@ -262,20 +302,20 @@ impl AttemptIo {
         let waiting = self.waiting();
         if let Waiting::Began(what) = waiting {
             let still = Waiting::Still(what);
-            self.0.waiting.store(still.code(), Relaxed);
+            self.place.waiting.store(still.code(), Relaxed);
         }
         waiting
     }
 
     /// What the attempt fails by, if it said so.
     pub(crate) fn take_seen(&self) -> Option<Reason> {
-        self.0.has_seen.store(false, Relaxed);
-        lock(&self.0.saw).take()
+        self.place.has_seen.store(false, Relaxed);
+        lock(&self.place.saw).take()
     }
 
     /// Whether a socket may be left to a later attempt.
     pub(super) fn keeps_spares(&self) -> bool {
-        self.0.keeps_spares
+        self.place.keeps_spares
     }
 
     /// A socket that an earlier attempt left.
@@ -283,19 +323,19 @@ impl AttemptIo {
         if !self.has_spare() {
             return None;
         }
-        self.0.has_spare.store(false, Relaxed);
-        lock(&self.0.spare).take()
+        self.place.has_spare.store(false, Relaxed);
+        lock(&self.place.spare).take()
     }
 
     /// Leaves a socket to a later attempt.
     pub(super) fn leave_spare(&self, spare: Spare) {
-        *lock(&self.0.spare) = Some(spare);
-        self.0.has_spare.store(true, Relaxed);
+        *lock(&self.place.spare) = Some(spare);
+        self.place.has_spare.store(true, Relaxed);
     }
 
     /// Whether there is a socket that an earlier attempt left.
     pub(crate) fn has_spare(&self) -> bool {
-        self.0.has_spare.load(Relaxed)
+        self.place.has_spare.load(Relaxed)
     }
 
     /// Closes the socket that an earlier attempt left.
@@ -311,6 +351,41 @@ fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn io() -> AttemptIo {
+        let poll = mio::Poll::new().unwrap();
+        let registry = poll.registry().try_clone().unwrap();
+        AttemptIo::new(Arc::new(registry), Token(0), Arc::default(), false)
+    }
+
+    #[test]
+    fn what_a_clone_tells_after_its_attempt_is_not_heard() {
+        let mut io = io();
+        io.begin(false);
+        let late = io.clone();
+        late.saw(Reason::Silent);
+        assert_eq!(io.seen(), Some(Reason::Silent));
+        io.begin(false);
+        late.sent();
+        late.saw(Reason::Silent);
+        late.wait_alone_for(Shortage::Descriptors);
+        assert!(!io.was_sent() && !io.waits_alone());
+        assert_eq!((io.seen(), late.seen()), (None, None));
+        assert_eq!(io.waiting(), Waiting::No);
+        assert!(late.last_look());
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(late.watch(&socket, false).is_err());
+        assert!(io.watch(&socket, false).is_ok());
+    }
+
+    #[test]
+    fn a_buffer_may_be_asked_for_while_it_is_used() {
+        let io = io();
+        let lens = io.with_buffer(10, |outer| {
+            (outer.len(), io.with_buffer(5, |inner| inner.len()))
+        });
+        assert_eq!(lens, (10, 5));
+    }
 
     #[test]
     fn every_kind_of_waiting_has_its_code() {
