@@ -126,9 +126,10 @@ impl Engine {
         while running.changed().await.is_ok() {}
     }
 
-    /// Completes if a shard ends though nobody told it to: by a panic, which is a fault of this crate or of an event
-    /// sink, or with the runtime that it was a task of. Its hosts are no longer checked, and their verdicts stand
-    /// still. A program that is there to check had better end then, as the daemon does.
+    /// Completes if a shard ends though nobody told it to: by a panic, which is a fault of this crate, or with the
+    /// runtime that it was a task of. The other shards end then too, and what was handed out of the engine has
+    /// [ended](Cluster::ended): nothing is checked, and verdicts stand still. A program that is there to check had better
+    /// end then, as the daemon does.
     pub async fn broken(&self) {
         let mut running = self.0.running.clone();
         if running.wait_for(|broken| *broken).await.is_err() {

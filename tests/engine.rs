@@ -139,6 +139,73 @@ async fn a_panic_is_a_local_error_of_its_attempt_and_nothing_else() {
     assert_eq!(stat(&engine, "xds_health.attempts_in_flight"), 0);
 }
 
+/// Panics when it is dropped.
+#[derive(Debug)]
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("as nothing should when it is dropped");
+    }
+}
+
+/// Panics wherever it can.
+#[derive(Debug)]
+struct Fragile(Bomb);
+
+impl Checker for Fragile {
+    fn health_checker_type(&self) -> HealthCheckerType {
+        panic!("as a checker should not");
+    }
+
+    fn keeps_connections(&self) -> bool {
+        true
+    }
+
+    fn for_host(&self, target: Target<'_>) -> Box<dyn HostChecker> {
+        let port = target
+            .host
+            .checked_at()
+            .socket_addr()
+            .map_or(0, |a| a.port());
+        // One that panics while it is dropped by a panic ends the process: Rust's rule.
+        Box::new(FragileHost((port != 1).then_some(Bomb)))
+    }
+}
+
+#[derive(Debug)]
+struct FragileHost(Option<Bomb>);
+
+impl HostChecker for FragileHost {
+    fn attempt<'a>(&'a mut self, _: &'a AttemptIo) -> Attempt<'a> {
+        Box::pin(async {
+            if self.0.is_none() {
+                std::panic::panic_any(Bomb);
+            }
+            Outcome::SUCCESS
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_of_a_checker_panics_ends_nothing() {
+    let engine = engine(Options::default());
+    let other = cluster("other", check(), hosts([3]));
+    let other = run(&engine, other, Scripted::default(), &Events::default()).await;
+    let config = cluster("c", check(), hosts([1, 2]));
+    let checker: Arc<dyn Checker> = Arc::new(Fragile(Bomb));
+    let update = Update::new(Arc::new(config), vec![checker], vec![vec![]]);
+    let fragile = engine.set_cluster(update, Origin::Static).await.unwrap();
+    let snapshot = fragile.initialized().await.unwrap();
+    assert_eq!(snapshot.eligible().count(), 1);
+    // What it kept goes with its host, the checker with its cluster.
+    engine.remove_cluster("c").await.unwrap();
+    assert_eq!(other.initialized().await.unwrap().eligible().count(), 1);
+    other.upsert(hosts([4])).await.unwrap();
+    assert_eq!(other.initialized().await.unwrap().eligible().count(), 2);
+    assert!(fragile.ended() && !other.ended());
+}
+
 #[tokio::test(start_paused = true)]
 async fn removing_a_cluster_cancels_its_attempts_and_leaves_nothing() {
     let engine = engine(Options::default());

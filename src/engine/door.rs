@@ -83,18 +83,39 @@ impl Door {
 
     /// Has the shard end. It needs no room, and whatever waits is left undone.
     pub(super) fn stop(&self) {
-        let told = Told {
-            input: Input::Stop,
-            room: None,
-        };
-        // It has ended already.
-        let _ = self.told.send(told);
+        stop(&self.told);
+    }
+
+    /// What can end the shard, and does not keep it going.
+    pub(super) fn stopper(&self) -> Stopper {
+        Stopper(self.told.downgrade())
     }
 
     async fn wait(&self, room: &Arc<Semaphore>) -> Result<Room<'_>, Ended> {
         let permit = Arc::clone(room).acquire_owned().await.map_err(|_| Ended)?;
         Ok(Room { door: self, permit })
     }
+}
+
+/// What can end a shard whoever else has its door.
+#[derive(Clone, Debug)]
+pub(super) struct Stopper(mpsc::WeakUnboundedSender<Told>);
+
+impl Stopper {
+    pub(super) fn stop(&self) {
+        if let Some(told) = self.0.upgrade() {
+            stop(&told);
+        }
+    }
+}
+
+fn stop(told: &mpsc::UnboundedSender<Told>) {
+    let stop = Told {
+        input: Input::Stop,
+        room: None,
+    };
+    // It has ended already.
+    let _ = told.send(stop);
 }
 
 impl Room<'_> {

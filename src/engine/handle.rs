@@ -23,7 +23,9 @@ const EXPLAINED: usize = 100;
 impl Cluster {
     /// Waits until every host has completed its first check, and gives the snapshot that shows it: the hosts of all
     /// calls that ended before this one, and those that come while it waits. To be called after each
-    /// [`reset`](Cluster::reset) or [`upsert`](Cluster::upsert) whose hosts are to be waited for.
+    /// [`reset`](Cluster::reset) or [`upsert`](Cluster::upsert) whose hosts are to be waited for. A cluster of
+    /// [`Discovery::Dynamic`](crate::config::Discovery::Dynamic) that was told of none yet is waited for: one that is to
+    /// have none is told so by an empty `reset`.
     ///
     /// # Errors
     ///
@@ -77,7 +79,8 @@ impl Cluster {
     /// [`with_ignore_health_on_host_removal`](crate::config::ClusterConfig::with_ignore_health_on_host_removal).
     ///
     /// For clusters of [`Discovery::Dynamic`](crate::config::Discovery::Dynamic): the hosts of a static one are
-    /// those of its configuration again with the next [`set_cluster`](super::Engine::set_cluster). A host is its
+    /// those of its configuration again with the next [`set_cluster`](super::Engine::set_cluster), and those that leave
+    /// it go at once. A host is its
     /// address: of several at one address the first counts, as with Envoy.
     ///
     /// The last word counts: changes of the cluster's hosts that were told before and not begun are left out.

@@ -378,12 +378,16 @@ fn slot_of(id: AttemptId) -> usize {
     (id.0 & ((1 << SLOT_BITS) - 1)) as usize
 }
 
-/// Calls what a checker or a sink gave, and survives its panic.
+/// Calls or drops what a checker or a sink gave, and survives its panic.
 pub(super) fn guard<T>(f: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(value) => Some(value),
         Err(panic) => {
             report(&*panic);
+            // What it panicked with may panic in its turn, and so may what that panics with.
+            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+                std::mem::forget(again);
+            }
             None
         }
     }

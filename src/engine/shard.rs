@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 use super::clock;
-use super::door::Inbox;
+use super::door::{Inbox, Stopper};
 use super::due::Due;
 use super::early::Early;
 use super::entry::{Entry, Live};
@@ -66,6 +66,8 @@ pub(super) struct Shared {
     pub(super) stats: Arc<Stats>,
     /// Goes with the last of them. Whether one of them ended though nobody told it to.
     pub(super) alive: watch::Sender<bool>,
+    /// All of them end when one of them ends so.
+    pub(super) all: Arc<[Stopper]>,
 }
 
 /// What follows a turn.
@@ -126,6 +128,7 @@ pub(super) struct Shard {
 #[derive(Debug)]
 struct Alive {
     broken: watch::Sender<bool>,
+    all: Arc<[Stopper]>,
     /// It was told to end, or nobody can tell it anything any more.
     to_end: bool,
 }
@@ -134,6 +137,10 @@ impl Drop for Alive {
     fn drop(&mut self) {
         if !self.to_end {
             self.broken.send_replace(true);
+            // A part of a cluster that nobody checks must not pass for one that is checked.
+            for shard in &*self.all {
+                shard.stop();
+            }
         }
     }
 }
@@ -153,6 +160,7 @@ impl Shard {
             events,
             stats,
             alive,
+            all,
         } = shared;
         Self {
             journal: Journal::new(journal, clock::now()),
@@ -182,6 +190,7 @@ impl Shard {
             stats,
             alive: Alive {
                 broken: alive,
+                all,
                 to_end: false,
             },
         }
@@ -312,13 +321,18 @@ impl Drop for Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::door::door;
 
     #[test]
-    fn a_shard_that_panics_is_told_of_and_one_that_was_to_end_is_not() {
+    fn a_shard_that_panics_ends_all_and_one_that_was_to_end_does_not() {
         for panics in [true, false] {
             let (broken, running) = watch::channel(false);
-            let to_end = false;
-            let mut alive = Alive { broken, to_end };
+            let (door, mut other) = door();
+            let mut alive = Alive {
+                broken,
+                all: [door.stopper()].into(),
+                to_end: false,
+            };
             let shard = std::thread::spawn(move || {
                 let alive = &mut alive;
                 assert!(!panics, "as this test wants it");
@@ -326,6 +340,8 @@ mod tests {
             });
             assert_eq!(shard.join().is_err(), panics);
             assert_eq!(*running.borrow(), panics);
+            let told = other.try_recv().map(|told| told.input);
+            assert_eq!(matches!(told, Ok(Input::Stop)), panics);
         }
     }
 }

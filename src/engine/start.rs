@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::{mpsc, watch};
 
-use super::door::door;
+use super::door::{Door, door};
 use super::options::MOST_SHARDS;
 use super::reactor::Reactor;
 use super::shard::{Shard, Shared};
@@ -15,7 +15,11 @@ use crate::feed::Broadcast;
 use crate::stats::Stats;
 
 impl Engine {
-    /// An engine whose shards are tasks of the current tokio runtime. Time is the runtime's, so tests may pause it.
+    /// An engine whose shards are tasks of the current tokio runtime. Time is the runtime's, so tests may pause it, but
+    /// not where checkers use real sockets: a paused clock jumps to the next timeout before an answer can come.
+    ///
+    /// Shards run when the runtime does: on one of a current thread that nobody drives, nothing is checked, and
+    /// [`Engine::stop`] waits until somebody does, or the runtime is shut down.
     ///
     /// Each engine is to have `stats` of its own: two on the same add up in its gauges and counters.
     ///
@@ -121,6 +125,7 @@ impl Engine {
             events: Arc::new(Broadcast::new(options.events)),
             stats: Arc::clone(&stats),
             alive,
+            all: doors.iter().map(Door::stopper).collect(),
         };
         let events = Arc::downgrade(&shared.events);
         let shards = inboxes.into_iter().enumerate().map(move |(index, inputs)| {

@@ -29,7 +29,8 @@ impl Shard {
                     self.attempts.cancel(attempt);
                 }
                 Action::Forget(session) => {
-                    self.kept.remove(&session);
+                    let kept = self.kept.remove(&session);
+                    running::guard(|| drop(kept));
                 }
                 Action::Event(notice) => {
                     let Some(runtime) = runtime_of(&self.runtimes, notice.cluster) else {
@@ -39,7 +40,11 @@ impl Shard {
                         continue;
                     };
                     let check = notice.check;
-                    let event = notice.at(checker.health_checker_type(), clock::wall());
+                    // One that cannot say what it is makes no event.
+                    let Some(kind) = running::guard(|| checker.health_checker_type()) else {
+                        continue;
+                    };
+                    let event = notice.at(kind, clock::wall());
                     trace(&event);
                     for sink in runtime.sinks.get(check).into_iter().flatten() {
                         running::guard(|| sink.record(&event));

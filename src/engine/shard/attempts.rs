@@ -10,7 +10,7 @@ use crate::cluster::SessionId;
 use crate::engine::clock;
 use crate::engine::journal::Ending;
 use crate::engine::queue::TOGETHER;
-use crate::engine::running::{Polled, Report, Run};
+use crate::engine::running::{self, Polled, Report, Run};
 use crate::event::{Outcome, Reason};
 
 /// Attempts begun in one turn.
@@ -220,10 +220,12 @@ impl Shard {
         if let Some(round_trip) = round_trip {
             self.tally.round_trip.record(round_trip);
         }
-        if let Some(checker) = report.checker
-            && self.keeps(report.session)
-        {
-            self.kept.insert(report.session, checker);
+        if let Some(checker) = report.checker {
+            let not_kept = match self.keeps(report.session) {
+                true => self.kept.insert(report.session, checker),
+                false => Some(checker),
+            };
+            running::guard(|| drop(not_kept));
         }
         self.clusters.handle_outcome(
             now,
@@ -240,6 +242,7 @@ impl Shard {
         };
         runtime_of(&self.runtimes, cluster)
             .and_then(|runtime| runtime.checkers.get(check))
-            .is_some_and(|checker| checker.keeps_connections())
+            .and_then(|checker| running::guard(|| checker.keeps_connections()))
+            .unwrap_or(false)
     }
 }

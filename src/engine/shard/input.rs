@@ -8,10 +8,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::lines::{Going, Work};
 use super::{Runtime, Shard};
 use crate::cluster::{Begun, ClusterId, Update};
-use crate::engine::clock;
 use crate::engine::door::Told;
 use crate::engine::journal::PastAttempt;
 use crate::engine::told::Explanation;
+use crate::engine::{clock, running};
 use crate::host::Address;
 use crate::session::IntervalLimits;
 use crate::stats::ClusterStats;
@@ -213,9 +213,12 @@ impl Shard {
         }
         let place = &mut self.runtimes[id.index()];
         let since = place.as_ref().and_then(|before| before.since);
-        *place = runtime.map(|runtime| Runtime {
+        let runtime = runtime.map(|runtime| Runtime {
             since: since.or_else(|| Some(clock::now())),
             ..runtime
         });
+        let before = std::mem::replace(place, runtime);
+        // Its checkers and sinks may go with it.
+        running::guard(|| drop(before));
     }
 }
