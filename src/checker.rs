@@ -96,7 +96,9 @@ pub trait HostChecker: Send {
     /// One attempt. It is dropped when its time is up, and has no timeout of its own.
     ///
     /// It must not block: all attempts of a shard have one task or thread, so a call that blocks holds up its other
-    /// hosts too, and no timeout ends it. What blocks belongs into `tokio::task::spawn_blocking`.
+    /// hosts too, and no timeout ends it. What blocks belongs into `tokio::task::spawn_blocking`, where
+    /// it goes on when the attempt was dropped: one call at a time for each host, and a bound for all, are the checker's
+    /// to keep.
     fn attempt<'a>(&'a mut self, io: &'a AttemptIo) -> Attempt<'a>;
 }
 

@@ -219,15 +219,15 @@ impl Host {
         self
     }
 
-    /// The same host with a load balancing weight, 1 and up.
+    /// The same host with a load balancing weight, 1 and up; 0 is taken as 1.
     pub fn with_weight(mut self, weight: u32) -> Self {
-        self.weight = weight;
+        self.weight = weight.max(1);
         self
     }
 
-    /// The same host with a priority, 0 being the first.
+    /// The same host with a priority, 0 being the first and 128 the last; more is taken as 128.
     pub fn with_priority(mut self, priority: u8) -> Self {
-        self.priority = priority;
+        self.priority = priority.min(128);
         self
     }
 
