@@ -3,8 +3,8 @@
 //! Each key has at most one deadline. Setting, moving and clearing one costs the same however many there
 //! are; a key costs twelve bytes, since its deadline stays with its owner and is asked for when a slot is
 //! opened. Five levels of 256 slots reach 34 years; what is later waits in the last level and is looked at
-//! again. A key that is set a minute ahead at most moves once, with those of the same quarter of a second, so
-//! that no turn has to move very many. Nothing fires early: deadlines are rounded up to the next tick.
+//! again. A key that is set a minute ahead at most moves once, with those of the same quarter of a second, whenever
+//! it is set, so that no turn has to move very many. Nothing fires early: deadlines are rounded up to the next tick.
 
 use std::time::{Duration, Instant};
 
@@ -137,8 +137,13 @@ impl Wheel {
 
     fn insert(&mut self, key: u32, tick: u64) {
         let tick = tick.min(self.now.saturating_add(REACH));
-        let differs = (self.now ^ tick) | (SLOTS as u64 - 1);
-        let level = ((63 - differs.leading_zeros()) / BITS).min(LEVELS - 1);
+        // The first level that reaches so far, whichever turn of it that is: were it the level by whose turn the two
+        // differ, all keys that wait at the end of a turn would move at once.
+        let reaches = |level: &u32| {
+            let shift = BITS * level;
+            (tick >> shift) - (self.now >> shift) < SLOTS as u64
+        };
+        let level = (0..LEVELS).find(reaches).unwrap_or(LEVELS - 1);
         let slot = slot_at(tick, BITS * level);
         let level = level as usize;
         let index = level * SLOTS + slot;
@@ -158,13 +163,12 @@ impl Wheel {
 
     /// The next slot that holds keys, and the tick at which it is to be opened.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
-        // Keys of a lower level are always due before those of a higher one: they share its current slot.
-        let mut levels = self
+        let levels = self
             .occupied
             .iter()
             .enumerate()
             .zip((0..).step_by(BITS as usize));
-        levels.find_map(|((level, slots), shift)| {
+        let slots = levels.filter_map(|((level, slots), shift)| {
             let current = slot_at(self.now, shift);
             let slot = slots.next_from(current)?;
             let range = 1_u64 << (shift + BITS);
@@ -173,7 +177,8 @@ impl Wheel {
                 tick += range;
             }
             Some((level, slot, tick.max(self.now)))
-        })
+        });
+        slots.min_by_key(|(_, _, tick)| *tick)
     }
 }
 
@@ -220,6 +225,7 @@ fn slot_at(tick: u64, shift: u32) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cell::Cell;
     use std::collections::BTreeMap;
 
     const MS: Duration = Duration::from_millis(1);
@@ -275,6 +281,38 @@ mod tests {
         let mut fired = 0;
         wheel.advance(start + MS * 5000, |_| start, |_| fired += 1);
         assert_eq!(fired, 1);
+    }
+
+    #[test]
+    fn keys_move_once_and_few_together_whenever_they_are_set() {
+        const WAIT: u64 = 30_000;
+        let start = Instant::now();
+        let mut wheel = Wheel::new(start);
+        let mut due: Vec<Instant> = (0..WAIT)
+            .map(|ms| start + Duration::from_millis(WAIT + ms))
+            .collect();
+        for (key, at) in (0..).zip(&due) {
+            wheel.set(key, *at);
+        }
+        // Over two turns of the level that they wait in, at one key each millisecond.
+        for passed in 1..200_000 {
+            let now = start + MS * passed;
+            let (looks, mut fired) = (Cell::new(0), Vec::new());
+            let deadline_of = |key| {
+                looks.set(looks.get() + 1);
+                due[key as usize]
+            };
+            wheel.advance(now, deadline_of, |key| fired.push(key));
+            assert!(
+                looks.get() <= SLOTS + 2,
+                "{} after {passed} ms",
+                looks.get()
+            );
+            for key in fired {
+                due[key as usize] = now + Duration::from_millis(WAIT);
+                wheel.set(key, due[key as usize]);
+            }
+        }
     }
 
     proptest! {
