@@ -5,8 +5,9 @@
 
 Endpoints change every second and clusters every half minute, hosts flap, hosts and the control plane are restarted.
 Every five seconds memory, descriptors, threads, CPU and the lag of attempts go to a file, from which plot.py draws.
-Fails if memory, threads or standing descriptors at the end are above those after the warm-up, if a socket of an
-attempt outlives its attempt, or if a host that does nothing wrong fails. Needs grpcio and xds-protos.
+Fails if memory, threads of the daemon's own or standing descriptors at the end are above those after the warm-up, if
+tokio's pool has more than a few, if a socket of an attempt outlives its attempt, or if a host that does nothing wrong
+fails. Needs grpcio and xds-protos.
 """
 
 import argparse
@@ -37,6 +38,8 @@ UDP = "type.googleapis.com/envoy.extensions.health_checkers.udp.v3.UdpHealthChec
 # UdpHealthCheck{send: {text: "70"}, receive: {text: "71"}}
 PAYLOADS = b'\n\x04\n\x0270\x12\x04\n\x0271'
 CLUSTERS, HOSTS, STEADY = 10, 1000, 20
+# Threads of tokio's pool come when answers are built side by side, and go when there was nothing to do for a while.
+POOL_NAME, POOL = "tokio-rt-worker", 4
 
 
 def answer(count, pipe, flap):
@@ -234,9 +237,18 @@ class Daemon:
         at = f"/proc/{self.process.pid}"
         status = open(f"{at}/status").read()
         fields = open(f"{at}/stat").read().rsplit(")", 1)[1].split()
+        names = []
+        for thread in os.listdir(f"{at}/task"):
+            try:
+                names.append(open(f"{at}/task/{thread}/comm").read().strip())
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        pool = names.count(POOL_NAME)
         return {
             "memory_mib": int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1024,
-            "threads": int(re.search(r"Threads:\s+(\d+)", status).group(1)),
+            "threads": len(names),
+            "own_threads": len(names) - pool,
+            "pool": pool,
             "cpu_s": (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
         }
 
@@ -326,9 +338,11 @@ def main():
     if mean(late, "memory_mib") > mean(early, "memory_mib") * 1.1 + 2:
         wrong.append("memory grows")
     # The least at the end beside the most at first: what comes and goes is not growth.
-    for name in ["threads", "standing"]:
+    for name in ["own_threads", "standing"]:
         if min(row[name] for row in late) > worst(early, name):
             wrong.append(f"{name} grow")
+    if worst(judged, "pool") > POOL:
+        wrong.append("tokio's pool grows")
     if left_over:
         wrong.append(f"sockets outlived their attempts: {sorted(left_over)}")
     if any(row["steady_healthy"] != STEADY for row in judged):
