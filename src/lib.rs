@@ -161,17 +161,17 @@
 //! makes a [`HostChecker`](checker::HostChecker) whose attempts are futures. Attempts have no timeout and no
 //! threshold; one that takes too long is dropped, and a panic is a failure of its attempt and nothing else. But one
 //! that blocks is not timed out, and holds up the other hosts of its shard. One that needs its engine had better hold a
-//! [`Cluster`](engine::Cluster): an [`Engine`](engine::Engine) in a checker would keep itself going. For its configuration to be told as YAML or
-//! JSON, the factory gives its [descriptors](checker::CheckerFactory::descriptor_set). The example `dns_checker` is a
-//! whole one.
+//! [`Cluster`](engine::Cluster): an [`Engine`](engine::Engine) in a checker would keep itself going. For its
+//! configuration to be told as YAML or JSON, the factory gives its
+//! [descriptors](checker::CheckerFactory::descriptor_set). The example `dns_checker` is a whole one.
 //!
 //! # Tests of your own
 //!
 //! All is scheduled by tokio's clock, so `tokio::time::pause` makes hours pass at once for an engine by
 //! [`Engine::start`](engine::Engine::start) (not for one on threads of its own), and by a
-//! [seed](engine::Options::with_seed), so jitter is the same each time. The example `paused_time` shows it. Not with real sockets: a paused clock jumps to the
-//! timeout before their answers are there. The core
-//! under the engine, [`cluster::Clusters`], is handed the time: the example `event_loop` drives it without tokio.
+//! [seed](engine::Options::with_seed), so jitter is the same each time. The example `paused_time` shows it. Not with
+//! real sockets: a paused clock jumps to the timeout before their answers are there. The core under the engine,
+//! [`cluster::Clusters`], is handed the time: the example `event_loop` drives it without tokio.
 //!
 //! # Manners
 //!
@@ -179,9 +179,9 @@
 //! [`start_threads`](engine::Engine::start_threads) makes threads, with a small runtime for checkers that need one.
 //! There is no global state, no signal handler and no logger: logs are events of `tracing`. No lock is held across an
 //! await. Dropping the last [`Engine`](engine::Engine) ends its attempts; clusters, readers and followers do not keep
-//! it going and are told, as they are when it [breaks](engine::Engine::broken). Futures may be dropped at any time: a call that had not ended has done nothing, but for
-//! [`set_unhealthy`](engine::Cluster::set_unhealthy), which may wait for no more than its answer. Each engine has
-//! [`Stats`](stats::Stats) of its own: on the same, two would add up.
+//! it going and are told, as they are when it [breaks](engine::Engine::broken). Futures may be dropped at any time: a
+//! call that had not ended has done nothing, but for [`set_unhealthy`](engine::Cluster::set_unhealthy), which may wait
+//! for no more than its answer. Each engine has [`Stats`](stats::Stats) of its own: on the same, two would add up.
 //!
 //! Types of other crates that are not at 1.0 stand in public signatures only where they must, and are re-exported
 //! there: [`proto`] has prost's, `admin` axum's; the features `tower` and `metrics` are about the crates they name.
