@@ -13,19 +13,19 @@ use std::time::SystemTime;
 use axum::extract::State;
 use axum::response::Response;
 use prost::{Message as _, Name as _};
-use prost_types::{Any, Timestamp};
+use prost_types::Timestamp;
 
 use super::answer::{self, Refused};
 use super::query::{Filter, Query};
 use super::{Admin, Shared};
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap;
-use crate::proto::envoy::config::cluster::v3::Cluster;
-use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
-use crate::proto::{TYPE_URL_PREFIX, descriptor_pool, strip_type_url, type_url};
+use crate::proto::{TYPE_URL_PREFIX, type_url};
 
+mod lists;
 mod mask;
 mod message;
 
+use lists::{Entry, Failure, List};
 use mask::Mask;
 use message::Text;
 
@@ -43,8 +43,7 @@ pub(super) async fn page(
         resource: query.get("resource").map(str::to_owned),
         endpoints: query.has("include_eds"),
         names: query.whole("name_regex")?,
-        mask: Mask::parse(query.get("mask").unwrap_or_default()),
-        mask_text: query.get("mask").unwrap_or_default().to_owned(),
+        mask: query.get("mask").unwrap_or_default().to_owned(),
     };
     let of = Arc::clone(&shared);
     let text = answer::off_runtime(&shared, move || dump(&of.admin, &asked)).await??;
@@ -76,93 +75,20 @@ struct Asked {
     endpoints: bool,
     names: Filter,
     /// Of each message, or of each resource if one kind is asked for.
-    mask: Mask,
-    mask_text: String,
+    mask: String,
 }
 
 impl Asked {
     fn mask_is_no_good(&self, why: &str) -> Refused {
-        Refused::bad_request(format!("FieldMask {} {why}\n", self.mask_text))
+        Refused::bad_request(format!("FieldMask {} {why}\n", self.mask))
     }
-}
-
-/// Resources of one kind, as they are shown together.
-struct List {
-    /// The field that they are in, within which message.
-    field: &'static str,
-    of: &'static str,
-    /// The name of their own message, after that of `of`.
-    message: &'static str,
-    /// The field that holds each.
-    inner: &'static str,
-    entries: Vec<Entry>,
-}
-
-impl List {
-    /// Whether `mask` names only what these resources have. What they hold is a message of its own, of which as by
-    /// Envoy some fields have to be named.
-    fn takes(&self, mask: &Mask) -> bool {
-        mask.named().all(|(name, within)| match name {
-            _ if name == self.inner => {
-                let mut held = self
-                    .entries
-                    .iter()
-                    .filter_map(|entry| entry.resource.as_ref());
-                !within.is_whole() && held.next().is_none_or(|any| fits(within, &any.type_url))
-            }
-            "last_updated" => within.is_leaf(),
-            "version_info" | "client_status" => within.is_leaf() && !self.is_static(),
-            "error_state" => {
-                !self.is_static()
-                    && within.named().all(|(name, within)| {
-                        let has = [
-                            "failed_configuration",
-                            "last_update_attempt",
-                            "details",
-                            "version_info",
-                        ];
-                        has.contains(&name) && within.is_leaf()
-                    })
-            }
-            _ => false,
-        })
-    }
-
-    fn is_static(&self) -> bool {
-        self.message.starts_with("Static")
-    }
-}
-
-/// Whether a message of this type has what `mask` names.
-fn fits(mask: &Mask, type_url: &str) -> bool {
-    let name = strip_type_url(type_url);
-    let message = name.and_then(|name| descriptor_pool().get_message_by_name(name));
-    message.is_some_and(|message| mask.fits(&message))
-}
-
-/// One resource.
-#[derive(Default)]
-struct Entry {
-    name: Arc<str>,
-    version: Arc<str>,
-    resource: Option<Any>,
-    updated: Option<SystemTime>,
-    error: Option<Failure>,
-}
-
-/// `envoy.admin.v3.UpdateFailureState`.
-struct Failure {
-    configuration: Any,
-    at: SystemTime,
-    details: Arc<str>,
-    version: Arc<str>,
 }
 
 fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
-    let (version, lists) = lists(admin, asked);
+    let (version, lists) = lists::gather(admin, asked);
     let mut text = Text::default();
     text.layout.open(&mut text.to, '{');
-    let mask = &asked.mask;
+    let mask = &Mask::parse(&asked.mask);
     match asked.resource.as_deref() {
         None => {
             text.layout.open_key(&mut text.to, "configs", '[');
@@ -210,141 +136,10 @@ fn dump(admin: &Admin, asked: &Asked) -> Result<String, Refused> {
     Ok(text.to)
 }
 
-/// The version of the clusters, and all that is asked for by name.
-fn lists(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 6]) {
-    let (mut of_file, mut assigned) = (Vec::new(), Vec::new());
-    if let Some(BootstrapDump { message, loaded }) = admin.bootstrap() {
-        // It was serialized here, so it can be read.
-        let bootstrap = Bootstrap::decode(&*message).unwrap_or_default();
-        let clusters = bootstrap.static_resources.into_iter();
-        for cluster in clusters.flat_map(|resources| resources.clusters) {
-            of_file.push(static_cluster(&cluster, loaded));
-            let assignment = cluster.load_assignment.as_ref();
-            assigned.extend(assignment.map(|a| static_endpoints(&cluster, a, loaded)));
-        }
-    }
-    let (version, told, endpoints) = told(admin);
-    let (active, warming) = told.into_iter().partition(|entry| {
-        let cluster = admin.engine.cluster(&entry.name);
-        entry.resource.is_some() && cluster.is_some_and(|c| c.snapshot().initialized())
-    });
-    let list = |field, of, message, inner, mut entries: Vec<Entry>| {
-        entries.retain(|entry| asked.names.finds(&entry.name));
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        List {
-            field,
-            of,
-            message,
-            inner,
-            entries,
-        }
-    };
-    let cluster = |field, message, entries| list(field, CLUSTERS, message, "cluster", entries);
-    let assignment =
-        |field, message, entries| list(field, ENDPOINTS, message, "endpoint_config", entries);
-    let lists = [
-        cluster("static_clusters", "StaticCluster", of_file),
-        cluster("dynamic_active_clusters", "DynamicCluster", active),
-        cluster("dynamic_warming_clusters", "DynamicCluster", warming),
-        assignment("static_endpoint_configs", "StaticEndpointConfig", assigned),
-        assignment(
-            "dynamic_endpoint_configs",
-            "DynamicEndpointConfig",
-            endpoints,
-        ),
-        list(
-            "cluster_health_checks",
-            HDS,
-            "ClusterHealthCheck",
-            "cluster_health_check",
-            told_by_hds(admin),
-        ),
-    ];
-    (version, lists)
-}
-
-fn static_cluster(cluster: &Cluster, loaded: SystemTime) -> Entry {
-    Entry {
-        name: cluster.name.as_str().into(),
-        resource: Some(Any {
-            type_url: type_url::<Cluster>(),
-            value: cluster.encode_to_vec(),
-        }),
-        updated: Some(loaded),
-        ..Entry::default()
-    }
-}
-
-fn static_endpoints(
-    cluster: &Cluster,
-    assignment: &ClusterLoadAssignment,
-    loaded: SystemTime,
-) -> Entry {
-    Entry {
-        name: cluster.name.as_str().into(),
-        resource: Some(Any {
-            type_url: type_url::<ClusterLoadAssignment>(),
-            value: assignment.encode_to_vec(),
-        }),
-        updated: Some(loaded),
-        ..Entry::default()
-    }
-}
-
-/// What control planes told: the version of the clusters, these, and assignments.
-#[cfg(feature = "xds")]
-fn told(admin: &Admin) -> (Arc<str>, Vec<Entry>, Vec<Entry>) {
-    let Some(dump) = &admin.dump else {
-        return Default::default();
-    };
-    let entries = |records: Vec<crate::xds::Record>| records.into_iter().map(Entry::from);
-    (
-        dump.clusters_version(),
-        entries(dump.clusters()).collect(),
-        entries(dump.endpoints()).collect(),
-    )
-}
-
-#[cfg(not(feature = "xds"))]
-fn told(_: &Admin) -> (Arc<str>, Vec<Entry>, Vec<Entry>) {
-    Default::default()
-}
-
-/// What a health discovery service told.
-#[cfg(feature = "hds")]
-fn told_by_hds(admin: &Admin) -> Vec<Entry> {
-    let dump = admin.hds_dump.as_ref();
-    let records = dump.map(|dump| dump.clusters()).unwrap_or_default();
-    records.into_iter().map(Entry::from).collect()
-}
-
-#[cfg(not(feature = "hds"))]
-fn told_by_hds(_: &Admin) -> Vec<Entry> {
-    Vec::new()
-}
-
-#[cfg(feature = "xds")]
-impl From<crate::xds::Record> for Entry {
-    fn from(record: crate::xds::Record) -> Self {
-        Self {
-            name: record.name,
-            version: record.version_info.unwrap_or_default(),
-            resource: record.resource,
-            updated: record.last_updated,
-            error: record.error_state.map(|error| Failure {
-                configuration: error.failed_configuration,
-                at: error.last_update_attempt,
-                details: error.details,
-                version: error.version_info,
-            }),
-        }
-    }
-}
-
 /// The message of the bootstrap; not at all if `mask` names what it has not.
 fn bootstrap(text: &mut Text, admin: &Admin, mask: &Mask) -> bool {
     let takes = mask.named().all(|(name, within)| match name {
-        "bootstrap" => fits(within, &type_url::<Bootstrap>()),
+        "bootstrap" => within.fits_type(&type_url::<Bootstrap>()),
         "last_updated" => within.is_leaf(),
         _ => false,
     });
@@ -420,7 +215,7 @@ fn write_failure(text: &mut Text, error: &Failure, mask: &Mask) {
     text.layout.open_key(&mut text.to, "error_state", '{');
     if mask.of("failed_configuration").is_some() {
         text.layout.key(&mut text.to, "failed_configuration");
-        text.any(&error.configuration, &Mask::parse(""));
+        text.any(&error.configuration, &Mask::WHOLE);
     }
     if mask.of("last_update_attempt").is_some() {
         time(text, "last_update_attempt", Some(error.at));

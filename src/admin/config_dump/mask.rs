@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _};
 
+use super::message::message_of;
+
 /// Which fields of a message are shown.
 ///
 /// As by Envoy, a path has proto names, and only its last one may be that of a repeated field.
@@ -15,6 +17,12 @@ pub(super) struct Mask {
 }
 
 impl Mask {
+    /// Of all there is.
+    pub(super) const WHOLE: Self = Self {
+        whole: true,
+        named: BTreeMap::new(),
+    };
+
     /// Reads paths with commas between them. Without any, all is shown.
     pub(super) fn parse(text: &str) -> Self {
         let mut mask = Self::default();
@@ -62,6 +70,11 @@ impl Mask {
                 _ => false,
             })
         })
+    }
+
+    /// The same of a message that is known by its type URL.
+    pub(super) fn fits_type(&self, type_url: &str) -> bool {
+        message_of(type_url).is_some_and(|message| self.fits(&message))
     }
 
     /// Takes from a message what is not shown.

@@ -79,7 +79,7 @@ impl Text {
 
     fn well_known(&mut self, message: &DynamicMessage, secret: bool) -> Option<()> {
         match message.descriptor().name() {
-            "Any" => self.any_of(&message.transcode_to().ok()?, &Mask::parse(""), secret),
+            "Any" => self.any_of(&message.transcode_to().ok()?, &Mask::WHOLE, secret),
             "Struct" => self.structure(&message.transcode_to().ok()?, None, secret),
             "Value" => self.value(&message.transcode_to().ok()?, None, secret),
             "ListValue" => self.list(&message.transcode_to().ok()?, None, secret),
@@ -141,9 +141,7 @@ impl Text {
     fn typed_value(&mut self, message: &DynamicMessage, value: &DynamicMessage, secret: bool) {
         let url = message.get_field_by_name("type_url");
         let url = url.as_deref().and_then(Value::as_str).unwrap_or_default();
-        let descriptor =
-            strip_type_url(url).and_then(|name| descriptor_pool().get_message_by_name(name));
-        match (descriptor, value.transcode_to::<Struct>()) {
+        match (message_of(url), value.transcode_to::<Struct>()) {
             (Some(descriptor), Ok(value)) => self.structure(&value, Some(&descriptor), secret),
             _ => write_string(&mut self.to, REDACTED),
         }
@@ -164,7 +162,7 @@ impl Text {
             let Some(StructKind::StringValue(url)) = &value.kind else {
                 return None;
             };
-            descriptor_pool().get_message_by_name(strip_type_url(url)?)
+            message_of(url)
         });
         let of = named.as_ref().or(of);
         self.layout.open(&mut self.to, '{');
@@ -211,6 +209,11 @@ impl Text {
         write_string(&mut self.to, name);
         self.to.push_str(": ");
     }
+}
+
+/// The message that a type URL names, if it is known here.
+pub(super) fn message_of(type_url: &str) -> Option<MessageDescriptor> {
+    descriptor_pool().get_message_by_name(strip_type_url(type_url)?)
 }
 
 fn read(name: &str, bytes: &[u8], mask: &Mask) -> Option<DynamicMessage> {
