@@ -9,7 +9,7 @@
 //! equal what the sessions say.
 
 use std::collections::{HashMap, VecDeque};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -132,6 +132,8 @@ struct Slot {
     next: Option<SessionId>,
     /// Round trip of the last success in microseconds; 0 when there was none.
     round_trip_micros: u32,
+    /// The local port of the last attempt, if it told of one.
+    local_port: Option<NonZeroU16>,
     check: u8,
 }
 
@@ -323,7 +325,15 @@ impl Clusters {
             cluster: slot.cluster,
             check: usize::from(slot.check),
             host: &view.host,
+            local_port: slot.local_port,
         })
+    }
+
+    /// The session's attempt had this local port: its next one is to have another.
+    pub(crate) fn note_local_port(&mut self, id: SessionId, port: Option<NonZeroU16>) {
+        if let Some(slot) = self.sessions.get_mut(id.index()) {
+            slot.local_port = port;
+        }
     }
 
     /// The attempt had to wait for room and was sent only `now`: its timeout begins anew.

@@ -1,8 +1,9 @@
 //! What an attempt and its driver tell each other.
 
 use std::io;
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use mio::unix::SourceFd;
@@ -45,6 +46,8 @@ struct Inner {
     again: AtomicBool,
     /// Whether sockets are left for later attempts at all.
     keeps_spares: bool,
+    /// The local port of the attempt, or of the one before it at the same host until it has one; 0 if not known.
+    port: AtomicU16,
     /// Whether `saw` holds something.
     has_seen: AtomicBool,
     /// Whether `spare` holds something.
@@ -127,6 +130,7 @@ impl AttemptIo {
             last_look: AtomicBool::default(),
             waiting: AtomicU8::default(),
             alone: AtomicBool::default(),
+            port: AtomicU16::default(),
             has_seen: AtomicBool::default(),
             has_spare: AtomicBool::default(),
             saw: Mutex::default(),
@@ -241,6 +245,11 @@ impl AttemptIo {
         f(&mut buffer[..len])
     }
 
+    /// Whether it begins with others, so that what each takes adds up.
+    pub(super) fn is_one_of_many(&self) -> bool {
+        self.looks_later()
+    }
+
     /// Whether the attempt may do without having its socket watched at first, and be polled again a little later
     /// if it so asks: by then most answers are there, if hosts are near.
     pub(super) fn looks_later(&self) -> bool {
@@ -261,9 +270,21 @@ impl AttemptIo {
         again
     }
 
-    /// Another attempt begins, which may look for an answer a little later. What clones of before tell is not heard
-    /// any longer.
-    pub(crate) fn begin(&mut self, looks_later: bool) {
+    /// The attempt has this local port, or one that is not worth asking for.
+    pub(super) fn has_port(&self, port: Option<NonZeroU16>) {
+        let port = port.map_or(0, NonZeroU16::get);
+        self.place.port.store(port, Relaxed);
+    }
+
+    /// The local port of the attempt, or, until it has one, of the one before it at the same host; none if it is not
+    /// known.
+    pub(crate) fn port(&self) -> Option<NonZeroU16> {
+        NonZeroU16::new(self.place.port.load(Relaxed))
+    }
+
+    /// Another attempt begins, which may look for an answer a little later; the one before it at its host had the
+    /// local port `before`. What clones of before tell is not heard any longer.
+    pub(crate) fn begin(&mut self, looks_later: bool, before: Option<NonZeroU16>) {
         self.turn = self.turn.wrapping_add(1);
         self.place.turn.store(self.turn, Relaxed);
         self.place.looks_later.store(looks_later, Relaxed);
@@ -272,6 +293,7 @@ impl AttemptIo {
         self.place.last_look.store(false, Relaxed);
         self.place.waiting.store(Waiting::No.code(), Relaxed);
         self.place.alone.store(false, Relaxed);
+        self.has_port(before);
         if self.place.has_seen.load(Relaxed) {
             self.take_seen();
         }
@@ -361,11 +383,11 @@ mod tests {
     #[test]
     fn what_a_clone_tells_after_its_attempt_is_not_heard() {
         let mut io = io();
-        io.begin(false);
+        io.begin(false, None);
         let late = io.clone();
         late.saw(Reason::Silent);
         assert_eq!(io.seen(), Some(Reason::Silent));
-        io.begin(false);
+        io.begin(false, None);
         late.sent();
         late.saw(Reason::Silent);
         late.wait_alone_for(Shortage::Descriptors);

@@ -2,8 +2,8 @@
 //!
 //! Source: `envoy.extensions.health_checkers.udp.v3.UdpHealthCheck`. The matcher, [`UdpConfig::matches`], is
 //! a comparison of whole datagrams; all else here is about the socket. Each attempt has a socket of its own,
-//! closed when it ends, so that an answer to an earlier attempt finds nobody: Envoy keeps the old socket
-//! open until the next attempt, one for each host. Only with a fixed local port
+//! closed when it ends, and another port than the one before it, so that an answer to an earlier attempt finds
+//! nobody: Envoy keeps the old socket open until the next attempt, one for each host. Only with a fixed local port
 //! (`upstream_bind_config.source_address` with a port) attempts share an address, and a late answer counts.
 //! If the driver is asked to keep sockets, a success leaves its socket to a later attempt, at another port.
 
@@ -162,11 +162,40 @@ impl UdpAttempt {
     }
 
     fn open(&mut self) -> Result<(), Trouble> {
-        let spare = self.io.keeps_spares().then_some(|| self.io.take_spare());
-        let (socket, watched) =
-            UdpSocket::connect(&self.host.target, self.host.bind.as_deref(), spare)?;
+        let (target, bind) = (&self.host.target, self.host.bind.as_deref());
+        let keeps = self.io.keeps_spares();
+        let (mut socket, mut watched) =
+            UdpSocket::connect(target, bind, keeps.then_some(|| self.io.take_spare()))?;
+        let before = self.io.port();
+        let mut port = None;
+        if before.is_some() || !self.io.is_one_of_many() {
+            port = socket.chosen_port();
+            if port.is_some()
+                && port == before
+                // While this one has the port, another one has another, if there is one.
+                && let Ok(other) = UdpSocket::connect(target, bind, keeps.then_some(|| None))
+            {
+                (socket, watched) = other;
+                port = socket.chosen_port();
+            }
+        }
+        self.io.has_port(port);
         self.state = State::Sending { socket, watched };
         Ok(())
+    }
+
+    /// Has the next attempt avoid this one's port. To ask for it costs a thirtieth of an attempt: of many that begin
+    /// at once only those do that are not answered, since an answer may still come to them.
+    fn tell_port(&self, answered: bool) {
+        if answered {
+            if self.io.is_one_of_many() {
+                self.io.has_port(None);
+            }
+        } else if let State::Sending { socket, .. } | State::Receiving { socket, .. } = &self.state
+            && self.io.port().is_none()
+        {
+            self.io.has_port(socket.chosen_port());
+        }
     }
 
     fn send(&mut self) -> Result<(), Trouble> {
@@ -212,6 +241,9 @@ impl UdpAttempt {
     }
 
     fn receive(&mut self, cx: &Context<'_>) -> Result<Poll<Outcome>, Trouble> {
+        if self.io.last_look() {
+            self.tell_port(false);
+        }
         let State::Receiving { socket, .. } = &self.state else {
             return Ok(Poll::Pending);
         };
@@ -240,6 +272,7 @@ impl UdpAttempt {
             match taken {
                 Ok(true) => {
                     self.tell_mismatch();
+                    self.tell_port(true);
                     self.leave_socket();
                     return Ok(Poll::Ready(Outcome::SUCCESS));
                 }
@@ -288,4 +321,71 @@ impl UdpAttempt {
 fn watch(io: &AttemptIo, socket: &UdpSocket, writable: bool) -> Result<(), Trouble> {
     let watched = io.watch(socket, writable);
     watched.map_err(|error| socket::trouble("epoll_ctl", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Payload;
+    use crate::host::Host;
+
+    struct Bed {
+        peer: std::net::UdpSocket,
+        io: AttemptIo,
+        checker: UdpChecker,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let poll = mio::Poll::new().unwrap();
+            let registry = Arc::new(poll.registry().try_clone().unwrap());
+            let payload = |bytes: &[u8]| Payload::new(bytes).unwrap();
+            let config = UdpConfig::new(payload(b"ping"), payload(b"pong"));
+            Self {
+                peer: std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+                io: AttemptIo::new(registry, mio::Token(0), Arc::default(), false),
+                checker: UdpChecker::new(config),
+            }
+        }
+
+        /// An attempt, one of many or not, that is answered or not. Tells its port, and what was made of that.
+        fn attempt(&mut self, of_many: bool, answered: bool) -> (u16, Option<u16>) {
+            let before = self.io.port();
+            self.io.begin(of_many, before);
+            let host = Host::new(self.peer.local_addr().unwrap());
+            let attempt = self
+                .checker
+                .only_attempt(Target::new(&host), self.io.clone());
+            let mut attempt = std::pin::pin!(attempt);
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert!(attempt.as_mut().poll(&mut cx).is_pending());
+            let (_, from) = self.peer.recv_from(&mut [0; 8]).unwrap();
+            if answered {
+                self.peer.send_to(b"pong", from).unwrap();
+            }
+            self.io.look_for_the_last_time();
+            assert_eq!(attempt.as_mut().poll(&mut cx).is_ready(), answered);
+            assert_ne!(Some(from.port()), before.map(u16::from));
+            (from.port(), self.io.port().map(u16::from))
+        }
+    }
+
+    #[test]
+    fn the_port_of_an_attempt_that_an_answer_may_still_come_to_is_told() {
+        let mut bed = Bed::new();
+        for (of_many, answered) in [(true, false), (false, false), (false, true)] {
+            let (port, told) = bed.attempt(of_many, answered);
+            assert_eq!(told, Some(port), "{of_many}, {answered}");
+        }
+    }
+
+    #[test]
+    fn ports_of_many_attempts_are_not_asked_for_once_they_are_answered() {
+        let mut bed = Bed::new();
+        bed.attempt(true, false);
+        for _ in 0..2 {
+            let (_, told) = bed.attempt(true, true);
+            assert_eq!(told, None);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What the driver is to do, and what it is told about sessions.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -67,6 +68,8 @@ pub struct Started<'a> {
     pub check: usize,
     /// The host.
     pub host: &'a Arc<Host>,
+    /// The local port of the attempt before it, if that is known.
+    pub(crate) local_port: Option<NonZeroU16>,
 }
 
 /// What a session is up to, for whoever asks why a host is as it is.

@@ -65,6 +65,7 @@ impl Clusters {
                 host,
                 next: first,
                 round_trip_micros: 0,
+                local_port: None,
                 check: u8::try_from(position).unwrap_or(u8::MAX),
             });
             let Some(session) = SessionId::new(key) else {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,6 +138,8 @@ pub(super) struct Report {
     pub(super) outcome: Outcome,
     /// When it was sent, if it said so.
     pub(super) sent: Option<Instant>,
+    /// Its local port, or that of the attempt before it if it got none.
+    pub(super) local_port: Option<NonZeroU16>,
     /// What made it, if it is to be kept and did not panic.
     pub(super) checker: Option<Box<dyn HostChecker>>,
 }
@@ -220,11 +223,12 @@ impl Attempts {
         id: AttemptId,
         (session, tag, span): (SessionId, u32, Span),
         looks_later: bool,
+        port_before: Option<NonZeroU16>,
         run: impl FnOnce(AttemptIo) -> Run,
     ) -> Option<usize> {
         let slot = slot_of(id);
         let place = &mut self.slots[slot];
-        place.io.begin(looks_later);
+        place.io.begin(looks_later, port_before);
         let io = place.io.clone();
         let run = guard(|| span.in_scope(|| run(io)))?;
         place.attempt = Some(Running {
@@ -369,6 +373,7 @@ impl Attempts {
             attempt: id,
             outcome,
             sent,
+            local_port: io.port(),
             checker,
         })
     }
@@ -438,7 +443,7 @@ mod tests {
             Run::Once(Box::pin(async move { checker.attempt(&io).await }))
         };
         let named = (session, 0, Span::none());
-        let slot = attempts.begin(id, named, false, run).unwrap();
+        let slot = attempts.begin(id, named, false, None, run).unwrap();
         (attempts, slot)
     }
 

@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
 
 use crate::bed::{Daemon, Host, QUICK, cluster, command, eventually, in_namespace};
 
@@ -11,6 +12,41 @@ const HEALTHY: &str = "cluster.far.membership_healthy";
 
 fn reason(label: &str) -> String {
     format!("xds_health.cluster.far.health_check.failure_reason.{label}")
+}
+
+#[test]
+fn no_attempt_has_the_local_port_of_one_before_it_that_was_not_answered() {
+    in_namespace(
+        "network::no_attempt_has_the_local_port_of_one_before_it_that_was_not_answered",
+        || {
+            for spare_sockets in ["0", "8"] {
+                let ports = Arc::new(Mutex::new(Vec::new()));
+                let heard = Arc::clone(&ports);
+                let host = Host::answering(Ipv4Addr::new(127, 0, 2, 1), move |_, _, from| {
+                    heard.lock().unwrap().push(from.port());
+                });
+                let check =
+                    "timeout: 0.01s, interval: 0.01s, unhealthy_threshold: 1, healthy_threshold: 1";
+                let daemon =
+                    Daemon::start_by(&cluster("far", &[host.address], check, ""), "", |run| {
+                        run.args(["--spare-sockets", spare_sockets])
+                    });
+                // So few that by chance one of ten attempts has the port of the one before it. All hosts have theirs.
+                assert!(command(
+                    "echo 61000 61009 > /proc/sys/net/ipv4/ip_local_port_range"
+                ));
+                let enough = host.heard() + 150;
+                eventually("enough attempts", || (host.heard() >= enough).then_some(()));
+                assert!(command(
+                    "echo 32768 60999 > /proc/sys/net/ipv4/ip_local_port_range"
+                ));
+                daemon.stop();
+                let ports = ports.lock().unwrap();
+                let twice = ports.windows(2).filter(|pair| pair[0] == pair[1]).count();
+                assert_eq!(twice, 0, "of {}", ports.len());
+            }
+        },
+    );
 }
 
 #[test]

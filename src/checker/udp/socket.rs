@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
@@ -34,6 +35,8 @@ pub(super) struct UdpSocket {
     socket: Socket,
     /// For a socket that other attempts had before or may have after: only what comes from here counts.
     peer: Option<SocketAddr>,
+    /// Its local port is what the configuration says.
+    has_fixed_port: bool,
 }
 
 impl UdpSocket {
@@ -55,10 +58,29 @@ impl UdpSocket {
             };
             net::connect(&socket, peer).map_err(|errno| trouble("connect", &errno.into()))?;
             let peer = renews.then_some(*peer);
-            return Ok((Self { socket, peer }, watched));
+            let socket = Self {
+                socket,
+                peer,
+                has_fixed_port: false,
+            };
+            return Ok((socket, watched));
         }
-        let socket = connect(target, bind)?;
-        Ok((Self { socket, peer: None }, false))
+        let (socket, has_fixed_port) = connect(target, bind)?;
+        let socket = Self {
+            socket,
+            peer: None,
+            has_fixed_port,
+        };
+        Ok((socket, false))
+    }
+
+    /// The local port, if the system chose one.
+    pub(super) fn chosen_port(&self) -> Option<NonZeroU16> {
+        if self.has_fixed_port {
+            return None;
+        }
+        let name = net::getsockname(&self.socket).ok()?;
+        NonZeroU16::new(SocketAddr::try_from(name).ok()?.port())
     }
 
     /// Sends `payload` as one datagram.
@@ -161,7 +183,8 @@ fn is(from: SocketAddrAny, peer: SocketAddr) -> bool {
         .is_ok_and(|from| (from.ip(), from.port()) == (peer.ip(), peer.port()))
 }
 
-fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<Socket, Trouble> {
+/// A connected socket, and whether its local port is what `bind` says.
+fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<(Socket, bool), Trouble> {
     let (domain, peer) = match target {
         Address::Ip(address) => (Domain::for_address(*address), SockAddr::from(*address)),
         Address::Pipe(path) => {
@@ -178,16 +201,18 @@ fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<Socket, Troubl
         }
     };
     let socket = open(domain).map_err(|error| trouble("socket", &error))?;
+    let mut has_fixed_port = false;
     if let (Some(bind), Address::Ip(address)) = (bind, target) {
         options(&socket, bind, *address, false)?;
         if let Some(source) = bind.source_for(*address) {
-            if source.port() == 0 {
+            has_fixed_port = source.port() != 0;
+            if !has_fixed_port {
                 postpone_port(&socket).map_err(|error| trouble("setsockopt", &error))?;
             }
             socket.bind(&source.into()).map_err(|error| {
                 match trouble("bind", &error) {
                     // That attempts without a port of their own go on is not changed by it.
-                    Trouble::Short(Shortage::Ports) if source.port() != 0 => Trouble::Taken,
+                    Trouble::Short(Shortage::Ports) if has_fixed_port => Trouble::Taken,
                     trouble => trouble,
                 }
             })?;
@@ -197,7 +222,7 @@ fn connect(target: &Address, bind: Option<&BindConfig>) -> Result<Socket, Troubl
     socket
         .connect(&peer)
         .map_err(|error| trouble("connect", &error))?;
-    Ok(socket)
+    Ok((socket, has_fixed_port))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]

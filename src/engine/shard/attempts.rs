@@ -100,6 +100,7 @@ impl Shard {
         };
         self.tally.lag.record(started.lag);
         let late = started.lag > LATE && !started.first_check;
+        let local_port = started.local_port;
         let kept = if self.kept.is_empty() {
             None
         } else {
@@ -132,7 +133,7 @@ impl Shard {
                 None => Run::Once(checker.only_attempt(target, io)),
             };
             self.attempts
-                .begin(id, (session, tag, span), looks_later, run)
+                .begin(id, (session, tag, span), looks_later, local_port, run)
         });
         if late {
             self.tell_overload(now);
@@ -156,6 +157,7 @@ impl Shard {
                     attempt: id,
                     outcome: Outcome::network(reason),
                     sent: None,
+                    local_port,
                     checker: None,
                 };
                 self.ended(now, report);
@@ -227,6 +229,8 @@ impl Shard {
             };
             running::guard(|| drop(not_kept));
         }
+        self.clusters
+            .note_local_port(report.session, report.local_port);
         self.clusters.handle_outcome(
             now,
             report.session,
