@@ -17,6 +17,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often bystanders are checked.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+const BYSTANDER_ATTEMPTS: &str = "cluster.bystanders.health_check.attempt";
 const BYSTANDERS: u64 = 8;
 /// Sockets that shards may keep for what comes next, with the few hosts there are here.
 const SPARE: usize = 64;
@@ -339,30 +340,34 @@ static_resources:
     pub(crate) fn calm_during<T>(&self, fault: impl FnOnce() -> T) -> T {
         const LATE: &str = "xds_health.attempts_late";
         let late = self.stat(LATE);
-        let result = self.bystanders_calm_during(fault);
+        let began = Instant::now();
+        let mut result = None;
+        let attempts = self.bystanders_pass_during(|| {
+            let before = self.stat(BYSTANDER_ATTEMPTS);
+            result = Some(fault());
+            self.until(BYSTANDER_ATTEMPTS, before + 10 * BYSTANDERS);
+        });
+        // Rounds that an idle machine does in this time; a busy one does a third of them at least.
+        let took = began.elapsed();
+        let rounds = took.as_secs_f64() / INTERVAL.as_secs_f64();
+        let least = rounds * BYSTANDERS as f64 / 3.0;
+        assert!(attempts as f64 >= least, "{attempts} attempts in {took:?}");
         assert_eq!(self.stat(LATE), late, "attempts are late");
-        result
+        result.unwrap()
     }
 
-    /// Bystanders keep their verdict and their schedule while `fault` lasts, and for some rounds after it.
-    pub(crate) fn bystanders_calm_during<T>(&self, fault: impl FnOnce() -> T) -> T {
-        const ATTEMPTS: &str = "cluster.bystanders.health_check.attempt";
+    /// Bystanders keep their verdict while `fault` lasts. Tells how many attempts they had meanwhile.
+    pub(crate) fn bystanders_pass_during(&self, fault: impl FnOnce()) -> u64 {
         const FAILURES: &str = "cluster.bystanders.health_check.failure";
-        let before = self.stat(ATTEMPTS);
-        let (failures, began) = (self.stat(FAILURES), Instant::now());
-        let result = fault();
-        self.until(ATTEMPTS, before + 10 * BYSTANDERS);
-        let (attempts, took) = (self.stat(ATTEMPTS) - before, began.elapsed());
+        let (before, failures) = (self.stat(BYSTANDER_ATTEMPTS), self.stat(FAILURES));
+        fault();
+        let attempts = self.stat(BYSTANDER_ATTEMPTS) - before;
         assert_eq!(self.stat(FAILURES), failures, "bystanders fail");
         assert_eq!(
             self.stat("cluster.bystanders.membership_healthy"),
             BYSTANDERS
         );
-        // Rounds that an idle machine does in this time; a busy one does a third of them at least.
-        let rounds = took.as_secs_f64() / INTERVAL.as_secs_f64();
-        let least = rounds * BYSTANDERS as f64 / 3.0;
-        assert!(attempts as f64 >= least, "{attempts} attempts in {took:?}");
-        result
+        attempts
     }
 
     /// Ends it as an operator does.

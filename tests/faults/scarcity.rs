@@ -203,7 +203,10 @@ fn very_many_silent_hosts_stretch_their_own_schedule_only() {
         command.args(["--max-in-flight", "64"])
     });
     // 3,000 attempts of half a second each, 64 at a time, are a round of 23 s.
-    daemon.bystanders_calm_during(|| daemon.until("cluster.far.health_check.failure", 500));
+    let attempts =
+        daemon.bystanders_pass_during(|| daemon.until("cluster.far.health_check.failure", 500));
+    // In the order of hosts they would have had one or two. Clusters have turns, however slow the machine is.
+    assert!(attempts >= 80, "{attempts} attempts");
     assert!(daemon.stat("xds_health.attempts_queued") > 1_000);
     drop(silent);
     daemon.stop();
