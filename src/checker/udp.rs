@@ -3,8 +3,9 @@
 //! Source: `envoy.extensions.health_checkers.udp.v3.UdpHealthCheck`. The matcher, [`UdpConfig::matches`], is
 //! a comparison of whole datagrams; all else here is about the socket. Each attempt has a socket of its own,
 //! closed when it ends, and another port than the one before it, so that an answer to an earlier attempt finds
-//! nobody: Envoy keeps the old socket open until the next attempt, one for each host. Only with a fixed local port
-//! (`upstream_bind_config.source_address` with a port) attempts share an address, and a late answer counts.
+//! nobody: to the same end Envoy keeps the old socket open until the next attempt, one for each host. Only with
+//! a fixed local port (`upstream_bind_config.source_address` with a port) attempts share an address, and a late
+//! answer counts.
 //! If the driver is asked to keep sockets, a success leaves its socket to a later attempt, at another port.
 
 use std::io;
