@@ -142,11 +142,11 @@ impl Registry {
     ///
     /// All that is wrong, with paths relative to the cluster: type URLs that nothing is known for, which are
     /// told with those that are, and what the factories refuse. Of a cluster that was put together by hand also
-    /// several checks without names of their own, or more than 64.
+    /// several checks without names of their own, more than 64, or a timeout or interval below 1 ms.
     pub fn build(&self, config: impl Into<Arc<ClusterConfig>>) -> Result<Update, ConfigError> {
         let config = config.into();
         let mut errors = Errors::default();
-        errors.note(config.check_names());
+        errors.note(config.check_by_hand());
         let (mut checkers, mut sinks) = (Vec::new(), Vec::new());
         for (index, check) in config.health_checks.iter().enumerate() {
             let at = |error: ConfigError| error.at_index("health_checks", index);

@@ -521,6 +521,25 @@ fn checks_that_were_put_together_by_hand_are_told_apart() {
     );
 }
 
+#[test]
+fn durations_that_no_message_could_have_are_refused() {
+    let checker = CheckerConfig::udp(b"ping", b"pong").unwrap();
+    let mut check = HealthCheck::new(checker, Duration::ZERO, SECOND, 3, 2);
+    assert_eq!(check.timeout, Duration::from_millis(1));
+    check.timeout = Duration::ZERO;
+    check.healthy_edge_interval = Duration::from_micros(999);
+    let config = ClusterConfig::new("games", Discovery::Dynamic).with_health_check(check);
+    let error = Registry::default().build(config).unwrap_err();
+    let faults: Vec<_> = error.faults().map(ToString::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "health_checks[0].timeout: must be at least 1ms",
+            "health_checks[0].healthy_edge_interval: must be at least 1ms",
+        ]
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_check_that_was_given_no_checker_fails_its_hosts() {
     let engine = engine(Options::default());

@@ -362,8 +362,8 @@ impl ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Whether its checks can be told apart, as those of a message always can.
-    pub(crate) fn check_names(&self) -> Result<(), ConfigError> {
+    /// Whether its checks can be told apart, and their durations be kept, as those of a message always can.
+    pub(crate) fn check_by_hand(&self) -> Result<(), ConfigError> {
         let mut errors = Errors::default();
         let count = self.health_checks.len();
         if count > MOST_CHECKS {
@@ -374,6 +374,10 @@ impl ClusterConfig {
         for (index, check) in self.health_checks.iter().enumerate().take(MOST_CHECKS) {
             if let Some(reason) = name_fault(&check.name, index, count, &mut names) {
                 let fault = ConfigError::new("name", reason);
+                errors.note::<()>(Err(fault.at_index("health_checks", index)));
+            }
+            for field in check.too_short() {
+                let fault = ConfigError::new(field, "must be at least 1ms");
                 errors.note::<()>(Err(fault.at_index("health_checks", index)));
             }
         }

@@ -185,6 +185,25 @@ impl HealthCheck {
         }
     }
 
+    /// Fields that are shorter than the least duration, as no builder and no message leaves them.
+    pub(super) fn too_short(&self) -> impl Iterator<Item = &'static str> {
+        let least = IntervalLimits::FLOOR;
+        let fields = [
+            ("timeout", self.timeout),
+            ("interval", self.interval),
+            ("no_traffic_interval", self.no_traffic_interval),
+            (
+                "no_traffic_healthy_interval",
+                self.no_traffic_healthy_interval,
+            ),
+            ("unhealthy_interval", self.unhealthy_interval),
+            ("unhealthy_edge_interval", self.unhealthy_edge_interval),
+            ("healthy_edge_interval", self.healthy_edge_interval),
+        ];
+        let short = fields.into_iter().filter(move |(_, value)| *value < least);
+        short.map(|(name, _)| name)
+    }
+
     /// The same under a name, which tells it from others of its cluster.
     pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
