@@ -13,7 +13,7 @@ use prost_types::{Any, ListValue, Struct};
 use super::mask::Mask;
 use crate::admin::json::Layout;
 use crate::config::json::{key_text, write_number, write_one, write_string};
-use crate::proto::{descriptor_pool, strip_type_url};
+use crate::proto::{message_named, strip_type_url};
 
 /// What is marked as sensitive in Envoy's API.
 const SECRETS: [&str; 5] = [
@@ -213,11 +213,11 @@ impl Text {
 
 /// The message that a type URL names, if it is known here.
 pub(super) fn message_of(type_url: &str) -> Option<MessageDescriptor> {
-    descriptor_pool().get_message_by_name(strip_type_url(type_url)?)
+    message_named(strip_type_url(type_url)?)
 }
 
 fn read(name: &str, bytes: &[u8], mask: &Mask) -> Option<DynamicMessage> {
-    let descriptor = descriptor_pool().get_message_by_name(name)?;
+    let descriptor = message_named(name)?;
     let mut message = DynamicMessage::decode(descriptor, bytes).ok()?;
     mask.trim(&mut message);
     Some(message)
@@ -245,6 +245,7 @@ fn is_well_known(message: &DynamicMessage) -> bool {
 mod tests {
     use super::*;
     use crate::config::text::Document;
+    use crate::proto::descriptor_pool;
 
     fn shown(name: &str, yaml: &str) -> serde_json::Value {
         let descriptor = descriptor_pool().get_message_by_name(name).unwrap();
@@ -307,6 +308,17 @@ mod tests {
         let ssl = &shown["google_grpc"]["channel_credentials"]["ssl_credentials"];
         assert_eq!(ssl["root_certs"]["inline_string"], "root");
         assert_eq!(ssl["private_key"]["inline_string"], REDACTED);
+    }
+
+    #[test]
+    fn messages_that_are_named_otherwise_here_are_known_too() {
+        let shown = shown(
+            "envoy.config.core.v3.TypedExtensionConfig",
+            "name: r\ntyped_config: {\"@type\": type.googleapis.com/envoy.extensions.network.dns_resolver\
+             .cares.v3.CaresDnsResolverConfig, dns_resolver_options: {use_tcp_for_dns_lookups: true}}",
+        );
+        let options = &shown["typed_config"]["dns_resolver_options"];
+        assert_eq!(options["use_tcp_for_dns_lookups"], true);
     }
 
     #[test]
