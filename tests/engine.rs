@@ -7,6 +7,7 @@ mod common;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use common::{
@@ -399,6 +400,49 @@ async fn a_checker_that_keeps_connections_gets_its_host_back_until_that_moves() 
     tokio::time::sleep(SECOND * 7 / 2).await;
     assert_eq!(take(), [(1, 2); 4]);
     assert_eq!(checker.made.load(SeqCst), 2);
+}
+
+/// Attempts that wake themselves each time they are polled, until they were polled very often.
+#[derive(Clone, Debug, Default)]
+struct Restless(Arc<AtomicUsize>);
+
+impl Restless {
+    const POLLS: usize = 1_000_000;
+}
+
+impl Checker for Restless {
+    fn health_checker_type(&self) -> HealthCheckerType {
+        HealthCheckerType::Udp
+    }
+
+    fn for_host(&self, _: Target<'_>) -> Box<dyn HostChecker> {
+        Box::new(self.clone())
+    }
+}
+
+impl HostChecker for Restless {
+    fn attempt<'a>(&'a mut self, _: &'a AttemptIo) -> Attempt<'a> {
+        Box::pin(std::future::poll_fn(|cx| {
+            if self.0.fetch_add(1, SeqCst) >= Self::POLLS {
+                return Poll::Ready(Outcome::SUCCESS);
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_wake_themselves_leave_the_runtime_to_others() {
+    let engine = engine(Options::default());
+    let checker = Restless::default();
+    let polls = || checker.0.load(SeqCst);
+    let config = cluster("c", check(), hosts([1]));
+    let _cluster = run(&engine, config, checker.clone(), &Events::default()).await;
+    while polls() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(polls() < Restless::POLLS, "nobody else had a turn");
 }
 
 #[tokio::test(start_paused = true)]

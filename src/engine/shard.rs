@@ -208,6 +208,8 @@ impl Shard {
                     if !self.wait(deadline).await {
                         break;
                     }
+                    // What attempts wait for may be there at once, each time.
+                    tokio::task::consume_budget().await;
                 }
             }
         }
