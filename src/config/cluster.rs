@@ -3,92 +3,26 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use prost::Name;
-
 use super::error::Report;
 use super::text::Document;
 use super::{
-    BindConfig, ConfigError, DnsConfig, DnsResolverConfig, Errors, HealthCheck, TypedConfig,
-    Warnings, endpoint, typed, wire,
+    BindConfig, ConfigError, DnsResolverConfig, Errors, HealthCheck, Warnings, endpoint, wire,
 };
 use crate::host::Host;
-use crate::proto::envoy::config::cluster::v3::cluster::{
-    ClusterDiscoveryType, CustomClusterType, DiscoveryType,
-};
-use crate::proto::envoy::config::cluster::v3::{CircuitBreakers, Cluster};
-use crate::proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
-use crate::proto::envoy::config::core::v3::{ConfigSource, RoutingPriority};
+use crate::proto::envoy::config::cluster::v3::Cluster;
 use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
-use crate::proto::envoy::extensions::clusters::dns::v3::DnsCluster;
 use crate::validate::FieldPath;
 
+mod discovery;
 mod proxying;
+mod thresholds;
 
-/// Limits of one priority, which `/clusters` shows.
-///
-/// Source: `envoy.config.cluster.v3.CircuitBreakers.Thresholds`. Carried only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Thresholds {
-    /// `max_connections`, default 1024.
-    pub max_connections: u32,
-    /// `max_pending_requests`, default 1024.
-    pub max_pending_requests: u32,
-    /// `max_requests`, default 1024.
-    pub max_requests: u32,
-    /// `max_retries`, default 3.
-    pub max_retries: u32,
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Self {
-            max_connections: 1024,
-            max_pending_requests: 1024,
-            max_requests: 1024,
-            max_retries: 3,
-        }
-    }
-}
-
-/// Where a cluster's hosts come from.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Discovery {
-    /// `STATIC`: the hosts of `load_assignment`. The same address twice is two hosts.
-    Static(Vec<Arc<Host>>),
-    /// Hosts are told while running, each address once: by an embedder, with
-    /// [`Cluster::reset`](crate::engine::Cluster::reset) and its like.
-    Dynamic,
-    /// `EDS`: hosts come from the endpoint discovery service.
-    Eds(EdsConfig),
-    /// `STRICT_DNS`: every address of every name is a host.
-    StrictDns(Arc<DnsConfig>),
-    /// `LOGICAL_DNS`: the first address of the one name is the one host. As with Envoy, it counts as healthy until
-    /// its checks fail it, also before the first.
-    LogicalDns(Arc<DnsConfig>),
-    /// A type whose hosts only a proxy knows, as `ORIGINAL_DST`.
-    Other(Arc<str>),
-}
-
-/// Where the endpoints of a cluster are asked for.
-///
-/// Source: `envoy.config.cluster.v3.Cluster.EdsClusterConfig`.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct EdsConfig {
-    /// `service_name`, or the name of the cluster: the resource that is asked for.
-    pub service_name: Arc<str>,
-    /// `eds_config`: whom to ask.
-    pub source: Arc<ConfigSource>,
-}
+pub use discovery::{Discovery, EdsConfig};
+pub use thresholds::Thresholds;
 
 /// Checks that one cluster may have, whoever tells it. Envoy sets no bound to those of health discovery; more would
 /// be a mistake.
 pub(super) const MOST_CHECKS: usize = 64;
-
-/// A type whose hosts only a proxy knows.
-const ORIGINAL_DST: &str = "ORIGINAL_DST";
 
 /// A cluster whose hosts are to be checked.
 ///
@@ -295,17 +229,11 @@ impl ClusterConfig {
     ///
     /// The cluster has health checks, and a type that is read but cannot be run yet.
     pub fn require_built_in(&self) -> Result<(), ConfigError> {
-        let dns = cfg!(feature = "dns");
-        let (field, kind) = match &self.discovery {
-            _ if self.health_checks.is_empty() => return Ok(()),
-            Discovery::Static(_) | Discovery::Dynamic => return Ok(()),
-            Discovery::StrictDns(_) | Discovery::LogicalDns(_) if dns => return Ok(()),
-            Discovery::Eds(_) if cfg!(feature = "xds") => return Ok(()),
-            Discovery::Eds(_) => ("type", "EDS"),
-            Discovery::StrictDns(_) => ("type", "STRICT_DNS"),
-            Discovery::LogicalDns(_) => ("type", "LOGICAL_DNS"),
-            Discovery::Other(kind) if **kind == *ORIGINAL_DST => ("type", &**kind),
-            Discovery::Other(kind) => ("cluster_type", &**kind),
+        if self.health_checks.is_empty() {
+            return Ok(());
+        }
+        let Some((field, kind)) = self.discovery.missing() else {
+            return Ok(());
         };
         let reason =
             format!("hosts of clusters of type {kind} cannot be found: it is not built in");
@@ -315,7 +243,7 @@ impl ClusterConfig {
     pub(super) fn read(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Option<Self> {
         proxying::check(message, at, report);
         let health_checks = read_checks(message, at, report);
-        let discovery = read_discovery(message, at, report);
+        let discovery = Discovery::read(message, at, report);
         let bind = message.upstream_bind_config.as_ref();
         let bind =
             bind.map(|bind| BindConfig::read(bind, &at.field("upstream_bind_config"), report));
@@ -355,7 +283,7 @@ impl ClusterConfig {
             cluster.bind = Some(Arc::new(bind?));
         }
         if let Some(breakers) = &message.circuit_breakers {
-            cluster.thresholds = read_thresholds(breakers);
+            cluster.thresholds = Thresholds::read(breakers);
         }
         Some(cluster)
     }
@@ -425,140 +353,6 @@ fn read_checks(
         checks.extend(HealthCheck::read(check, &at, report).map(Arc::new));
     }
     checks
-}
-
-fn read_discovery(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Option<Discovery> {
-    let discovery = match &message.cluster_discovery_type {
-        None => read_static(message, at, report),
-        Some(ClusterDiscoveryType::Type(discovery)) => {
-            match DiscoveryType::try_from(*discovery).ok()? {
-                DiscoveryType::Static => read_static(message, at, report),
-                DiscoveryType::StrictDns => read_dns(message, false, at, report)?,
-                DiscoveryType::LogicalDns => read_dns(message, true, at, report)?,
-                DiscoveryType::Eds => return read_eds(message, at, report),
-                DiscoveryType::OriginalDst => Discovery::Other(ORIGINAL_DST.into()),
-            }
-        }
-        Some(ClusterDiscoveryType::ClusterType(custom)) => {
-            read_custom(message, custom, at, report)?
-        }
-    };
-    if message.eds_cluster_config.is_some() {
-        let reason = "is for clusters of type EDS only";
-        return report.fault(&at.field("eds_cluster_config"), reason);
-    }
-    Some(discovery)
-}
-
-fn read_static(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Discovery {
-    let checked = !message.health_checks.is_empty();
-    let hosts = message.load_assignment.as_ref().map(|assignment| {
-        endpoint::read_hosts(assignment, checked, &at.field("load_assignment"), report)
-    });
-    Discovery::Static(hosts.unwrap_or_default())
-}
-
-fn read_eds(message: &Cluster, at: &FieldPath<'_>, report: &mut Report) -> Option<Discovery> {
-    let at = at.field("eds_cluster_config");
-    let Some(eds) = &message.eds_cluster_config else {
-        return report.fault(&at, "value is required for clusters of type EDS");
-    };
-    let at_source = at.field("eds_config");
-    let Some(source) = &eds.eds_config else {
-        return report.fault(&at_source, "value is required");
-    };
-    let by_path = matches!(
-        source.config_source_specifier,
-        Some(ConfigSourceSpecifier::Path(_))
-    );
-    report.deprecated(by_path, "path", &at_source);
-    let name = Some(&eds.service_name).filter(|name| !name.is_empty());
-    Some(Discovery::Eds(EdsConfig {
-        service_name: name.unwrap_or(&message.name).as_str().into(),
-        source: Arc::new(source.clone()),
-    }))
-}
-
-fn read_dns(
-    message: &Cluster,
-    logical: bool,
-    at: &FieldPath<'_>,
-    report: &mut Report,
-) -> Option<Discovery> {
-    let dns = DnsConfig::read(message, at, report)?;
-    name_or_names(dns, logical, message, at, report)
-}
-
-fn name_or_names(
-    dns: DnsConfig,
-    logical: bool,
-    message: &Cluster,
-    at: &FieldPath<'_>,
-    report: &mut Report,
-) -> Option<Discovery> {
-    if !logical {
-        return Some(Discovery::StrictDns(Arc::new(dns)));
-    }
-    let groups = message.load_assignment.iter().flat_map(|a| &a.endpoints);
-    let count: usize = groups.map(|group| group.lb_endpoints.len()).sum();
-    if count != 1 {
-        let reason =
-            format!("a cluster of type LOGICAL_DNS has one endpoint, but here are {count}");
-        return report.fault(&at.field("load_assignment"), reason);
-    }
-    Some(Discovery::LogicalDns(Arc::new(dns)))
-}
-
-/// A type by extension: Envoy's own types have one each, found by the message or by the name.
-fn read_custom(
-    message: &Cluster,
-    custom: &CustomClusterType,
-    at: &FieldPath<'_>,
-    report: &mut Report,
-) -> Option<Discovery> {
-    let at_type = at.field("cluster_type");
-    if let Some(config) = &custom.typed_config {
-        let at_config = at_type.field("typed_config");
-        let config = TypedConfig::from(config);
-        let dns = match typed::bare(&config) {
-            Ok(name) if name == DnsCluster::full_name() => {
-                wire::decode_checked::<DnsCluster>(&config.value)
-            }
-            Ok(name) => return Some(Discovery::Other(name.into())),
-            Err(error) => Err(error),
-        };
-        let dns = match dns {
-            Ok(dns) => dns,
-            Err(error) => return report.within(&at_config, error),
-        };
-        let logical = dns.all_addresses_in_single_endpoint;
-        let dns = DnsConfig::read_extension(message, &dns, at, &at_config, report);
-        return name_or_names(dns, logical, message, at, report);
-    }
-    match custom.name.as_str() {
-        "envoy.cluster.static" => Some(read_static(message, at, report)),
-        "envoy.cluster.strict_dns" | "envoy.cluster.dns" => read_dns(message, false, at, report),
-        "envoy.cluster.logical_dns" => read_dns(message, true, at, report),
-        name => Some(Discovery::Other(name.into())),
-    }
-}
-
-/// The limits of the default and the high priority; of several for one, the first, as with Envoy.
-fn read_thresholds(message: &CircuitBreakers) -> [Thresholds; 2] {
-    [RoutingPriority::Default, RoutingPriority::High].map(|priority| {
-        let mut of_priority = message.thresholds.iter();
-        let defaults = Thresholds::default();
-        of_priority
-            .find(|limits| limits.priority == priority as i32)
-            .map_or(defaults, |limits| Thresholds {
-                max_connections: limits.max_connections.unwrap_or(defaults.max_connections),
-                max_pending_requests: limits
-                    .max_pending_requests
-                    .unwrap_or(defaults.max_pending_requests),
-                max_requests: limits.max_requests.unwrap_or(defaults.max_requests),
-                max_retries: limits.max_retries.unwrap_or(defaults.max_retries),
-            })
-    })
 }
 
 #[cfg(test)]
