@@ -445,6 +445,81 @@ async fn attempts_that_wake_themselves_leave_the_runtime_to_others() {
     assert!(polls() < Restless::POLLS, "nobody else had a turn");
 }
 
+/// Attempts that await what takes of the runtime's budget: so often, then until a while after they began.
+#[derive(Clone, Debug)]
+struct Awaiting {
+    steps: usize,
+    until: Duration,
+    polls: Arc<AtomicUsize>,
+}
+
+impl Checker for Awaiting {
+    fn health_checker_type(&self) -> HealthCheckerType {
+        HealthCheckerType::Udp
+    }
+
+    fn for_host(&self, _: Target<'_>) -> Box<dyn HostChecker> {
+        Box::new(self.clone())
+    }
+}
+
+impl HostChecker for Awaiting {
+    fn attempt<'a>(&'a mut self, _: &'a AttemptIo) -> Attempt<'a> {
+        let polls = Arc::clone(&self.polls);
+        let (steps, until) = (self.steps, tokio::time::Instant::now() + self.until);
+        let mut work = Box::pin(async move {
+            for _ in 0..steps {
+                tokio::task::consume_budget().await;
+            }
+            tokio::time::sleep_until(until).await;
+            Outcome::SUCCESS
+        });
+        Box::pin(std::future::poll_fn(move |cx| {
+            polls.fetch_add(1, SeqCst);
+            work.as_mut().poll(cx)
+        }))
+    }
+}
+
+async fn all_pass(checker: Awaiting, count: u16) {
+    let engine = engine(Options::default());
+    let config = cluster("c", check(), hosts(1..=count));
+    let cluster = run(&engine, config, checker, &Events::default()).await;
+    let of = |views: &[HostView], verdict| {
+        let all = views.iter();
+        all.filter(|view| view.verdict() == verdict).count()
+    };
+    let views = until(&cluster, |views| {
+        views.len() == usize::from(count) && of(views, Verdict::Unknown) == 0
+    })
+    .await;
+    assert_eq!(of(&views, Verdict::Unhealthy), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_not_polled_in_vain_for_want_of_the_runtimes_budget() {
+    let polls = Arc::new(AtomicUsize::new(0));
+    let checker = Awaiting {
+        steps: 20,
+        until: Duration::ZERO,
+        polls: Arc::clone(&polls),
+    };
+    all_pass(checker, 500).await;
+    // Each once, and once more those that were at it when a turn's budget ended.
+    let polls = polls.load(SeqCst);
+    assert!(polls < 1500, "{polls} polls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_poll_of_an_attempt_has_something_left_of_the_runtimes_budget() {
+    let checker = Awaiting {
+        steps: 0,
+        until: check().timeout,
+        polls: Arc::default(),
+    };
+    all_pass(checker, 500).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_sink_gets_all_events_in_their_order() {
     let engine = engine(Options::default());

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use xds_health::checker::{Attempt, AttemptIo, Checker, HostChecker, Target};
@@ -11,11 +12,72 @@ use xds_health::config::{CheckerConfig, ClusterConfig, Discovery, HealthCheck, T
 use xds_health::engine::{Engine, Options, Origin, Traffic};
 use xds_health::event::{HealthCheckerType, Outcome};
 use xds_health::host::Host;
-use xds_health::registry::Update;
+use xds_health::registry::{Registry, Update};
 use xds_health::snapshot::HostView;
 use xds_health::stats::Stats;
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Attempts that wake themselves each time they are polled, and never end.
+#[derive(Debug)]
+struct Restless;
+
+impl Checker for Restless {
+    fn health_checker_type(&self) -> HealthCheckerType {
+        HealthCheckerType::Udp
+    }
+
+    fn for_host(&self, _target: Target<'_>) -> Box<dyn HostChecker> {
+        Box::new(Self)
+    }
+}
+
+impl HostChecker for Restless {
+    fn attempt<'a>(&'a mut self, _io: &'a AttemptIo) -> Attempt<'a> {
+        Box::pin(std::future::poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }))
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_wakes_itself_keeps_no_answer_waiting() {
+    let hour = Duration::from_secs(3600);
+    let peer = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let host = Host::new(peer.local_addr().unwrap());
+    let options = Options::default().with_shards(1);
+    let engine = Engine::start_threads(options, Arc::new(Stats::default())).unwrap();
+    let udp = CheckerConfig::udp(b"ping", b"pong").unwrap();
+    let checks: [(_, Arc<dyn Checker>); 2] = [
+        ("restless", Arc::new(Restless)),
+        (
+            "udp",
+            Registry::default()
+                .checker(&HealthCheck::new(udp, hour, hour, 1, 1))
+                .unwrap(),
+        ),
+    ];
+    let mut clusters = Vec::new();
+    for (name, checker) in checks {
+        let any = CheckerConfig::Custom(TypedConfig::default());
+        let check = HealthCheck::new(any, hour, hour, 1, 1);
+        let hosts = Discovery::Static(vec![Arc::new(host.clone())]);
+        let config = ClusterConfig::new(name, hosts).with_health_check(check);
+        let update = Update::new(Arc::new(config), vec![checker], vec![Vec::new()]);
+        clusters.push(engine.set_cluster(update, Origin::Static).await.unwrap());
+    }
+    let answered = async {
+        let (_, from) = peer.recv_from(&mut [0; 8]).await.unwrap();
+        // By now its attempt waits for the poller to tell of this.
+        peer.send_to(b"pong", from).await.unwrap();
+        let mut changes = clusters[1].changes();
+        while !clusters[1].snapshot().hosts().all(HostView::eligible) {
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered).await.unwrap();
+}
 
 /// Passes every host a little later, by a timer of the runtime.
 #[derive(Debug)]

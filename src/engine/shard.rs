@@ -23,6 +23,7 @@ use crate::checker::{Checker, HostChecker};
 use crate::cluster::{ClusterId, Clusters, SessionId, Share};
 use crate::config::ClusterConfig;
 use crate::feed::{Broadcast, EventSink};
+use crate::session::AttemptId;
 use crate::stats::Stats;
 
 mod actions;
@@ -92,8 +93,10 @@ pub(super) struct Shard {
     pace: Pace,
     /// The turn before was followed by this one at once.
     spent: bool,
-    /// Slots to be polled; empty but for its room between turns.
+    /// Slots to be polled. Between turns, those that nothing of the runtime's budget was left for.
     ready: Vec<usize>,
+    /// Attempts whose time is up and that are still to be polled for the last time, for the same reason.
+    overdue: Vec<AttemptId>,
     /// Slots of attempts whose answers are looked for before their sockets are watched.
     early: Early,
     /// Slots of attempts that wait for room.
@@ -174,6 +177,7 @@ impl Shard {
             pace: Pace::new(clock::now()),
             spent: false,
             ready: Vec::new(),
+            overdue: Vec::new(),
             early: Early::new(),
             waiting: VecDeque::new(),
             aside: VecDeque::new(),
@@ -245,6 +249,7 @@ impl Shard {
         self.clusters.handle_timeout(now);
         self.act(now);
         self.poll_ready();
+        self.expire_overdue(now);
         self.look_for_answers(now);
         self.look_for_room();
         self.start_attempts();
@@ -263,10 +268,8 @@ impl Shard {
             }
             return Next::Wait(deadline);
         }
-        if self.attempts.len() > 0
-            && let Err(error) = self.reactor.look()
-        {
-            tracing::error!(%error, "poller failed");
+        if self.attempts.len() > 0 {
+            self.look_at_sockets();
         }
         self.spent = true;
         Next::Turn
@@ -293,7 +296,8 @@ impl Shard {
 
     /// Whether there is something to do without waiting for it.
     fn busy(&self) -> bool {
-        !self.lines.is_empty() || (self.may_begin() && self.has_room())
+        let spent = !self.ready.is_empty() || !self.overdue.is_empty();
+        spent || !self.lines.is_empty() || (self.may_begin() && self.has_room())
     }
 
     /// Whether an attempt is due and may begin, if there is room.

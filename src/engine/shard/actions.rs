@@ -20,11 +20,7 @@ impl Shard {
                         self.queue.push(cluster, session, first);
                     }
                 }
-                Action::Expire(_, attempt) => {
-                    if let Some(report) = self.attempts.expire(attempt, clock::now) {
-                        self.ended(now, report);
-                    }
-                }
+                Action::Expire(_, attempt) => self.expire(now, attempt),
                 Action::Cancel(_, attempt) => {
                     self.attempts.cancel(attempt);
                 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::task::coop;
 use tracing::Span;
 
 use super::{Shard, runtime_of};
@@ -12,6 +13,7 @@ use crate::engine::journal::Ending;
 use crate::engine::queue::TOGETHER;
 use crate::engine::running::{self, Polled, Report, Run};
 use crate::event::{Outcome, Reason};
+use crate::session::AttemptId;
 
 /// Attempts begun in one turn.
 const STARTS: usize = 128;
@@ -31,10 +33,36 @@ impl Shard {
         let mut ready = std::mem::take(&mut self.ready);
         self.attempts.woken().take(&mut ready);
         self.reactor.drain(|slot| ready.push(slot));
-        for slot in ready.drain(..) {
-            self.poll(slot);
+        let mut polled = 0;
+        for slot in &ready {
+            if !coop::has_budget_remaining() {
+                break;
+            }
+            self.poll(*slot);
+            polled += 1;
         }
+        ready.drain(..polled);
         self.ready = ready;
+    }
+
+    /// Ends an attempt whose time is up, with what it finds in a last poll.
+    pub(super) fn expire(&mut self, now: Instant, attempt: AttemptId) {
+        if !coop::has_budget_remaining() {
+            self.overdue.push(attempt);
+        } else if let Some(report) = self.attempts.expire(attempt, clock::now) {
+            self.ended(now, report);
+        }
+    }
+
+    /// Ends attempts for whose last poll nothing was left in the turn before.
+    pub(super) fn expire_overdue(&mut self, now: Instant) {
+        if self.overdue.is_empty() {
+            return;
+        }
+        for attempt in std::mem::take(&mut self.overdue) {
+            self.expire(now, attempt);
+        }
+        self.act(now);
     }
 
     /// Polls attempts that were sent a little earlier.
@@ -72,7 +100,7 @@ impl Shard {
         let due = self.queue.len();
         let mut now = None;
         for begun in 0..STARTS {
-            if !self.has_room() {
+            if !self.has_room() || !coop::has_budget_remaining() {
                 return;
             }
             if begun % TOGETHER == 0 {

@@ -49,9 +49,18 @@ impl Shard {
         match self.told(deadline, cx) {
             Poll::Ready(Told::Input(Some(told))) => return self.hear(told),
             Poll::Ready(Told::Input(None)) => return false,
-            Poll::Ready(Told::Woken) | Poll::Pending => (),
+            // Attempts that wake themselves keep no others waiting.
+            Poll::Ready(Told::Woken) => self.look_at_sockets(),
+            Poll::Pending => (),
         }
         true
+    }
+
+    /// Takes what there is at the poller, without waiting.
+    pub(super) fn look_at_sockets(&mut self) {
+        if let Err(error) = self.reactor.look() {
+            tracing::error!(%error, "poller failed");
+        }
     }
 
     /// What ends the wait at once; pending after the reactor's.
