@@ -40,6 +40,8 @@ mod start;
 mod told;
 mod view;
 
+#[cfg(feature = "cli")]
+pub(crate) use capacity::descriptors;
 pub use capacity::raise_descriptor_limit;
 pub use eligible::{EligibleChange, EligibleChanges};
 pub use entry::Origin;

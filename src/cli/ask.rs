@@ -12,6 +12,7 @@ use axum::http::{Request, Response, StatusCode, header};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
@@ -29,11 +30,17 @@ pub(super) enum NoAnswer {
     Unreachable(String),
 }
 
+/// Bytes of a line: a host with all that is known of it takes some thousand.
+const LINE: usize = 1 << 20;
+/// Bytes of an answer: two million hosts take some 600 MB.
+const ANSWER: usize = 2 << 30;
+/// Bytes of all that is known of the hosts at one address.
+const DETAILS: usize = 16 << 20;
 /// How long the whole of an answer may take.
 const WHOLE: Duration = Duration::from_secs(60);
 
 /// Asks for `path` at `admin`, `HOST:PORT` or the path of a socket, and gives each line of the answer to `line`.
-pub(super) async fn lines(admin: &str, path: &str, line: impl FnMut(&str)) -> Result<(), NoAnswer> {
+async fn lines(admin: &str, path: &str, line: impl FnMut(&str)) -> Result<(), NoAnswer> {
     let all = timeout(WHOLE, lines_of(admin, path, line)).await;
     all.unwrap_or_else(|_| {
         let reason = format!("the admin port at {admin}: the answer did not end within 60s");
@@ -66,12 +73,17 @@ async fn lines_of(admin: &str, path: &str, mut line: impl FnMut(&str)) -> Result
         return Err(wrong(&said));
     }
     let mut body = answer.into_body();
-    let (mut text, mut all) = (Vec::new(), String::new());
+    let (mut text, mut all, mut bytes) = (Vec::new(), String::new(), 0_usize);
     while let Some(part) = timeout(PATIENCE, next(&mut body))
         .await
         .map_err(|_| wrong(&"the answer stopped"))?
     {
-        text.extend(part.map_err(|error| wrong(&error))?);
+        let part = part.map_err(|error| wrong(&error))?;
+        bytes += part.len();
+        text.extend(part);
+        if text.len() > LINE || bytes > ANSWER {
+            return Err(wrong(&"the answer is too long"));
+        }
         let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
             continue;
         };
@@ -97,15 +109,80 @@ async fn lines_of(admin: &str, path: &str, mut line: impl FnMut(&str)) -> Result
     }
 }
 
-/// As [`lines`], all of it at once.
-pub(super) async fn text(admin: &str, path: &str) -> Result<String, NoAnswer> {
+/// Asks for a list of hosts, and gives each to `host`: an object with its cluster, address and state.
+pub(super) async fn hosts(
+    admin: &str,
+    path: &str,
+    mut host: impl FnMut(Value),
+) -> Result<(), NoAnswer> {
+    let mut at = List::Before;
+    lines(admin, path, |line| at = at.take(line, &mut host)).await?;
+    match at {
+        List::Ended => Ok(()),
+        List::Before | List::Hosts | List::Wrong => Err(no_list(admin)),
+    }
+}
+
+/// Where in a list of hosts, which has a line for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Before,
+    Hosts,
+    Ended,
+    Wrong,
+}
+
+impl List {
+    fn take(self, line: &str, host: &mut impl FnMut(Value)) -> Self {
+        match (self, line) {
+            (Self::Before, "{\"hosts\":[") => Self::Hosts,
+            (Self::Hosts, "") => Self::Hosts,
+            (Self::Hosts, line) if line.starts_with(']') => Self::Ended,
+            (Self::Hosts, line) => match read_host(line) {
+                Some(value) => {
+                    host(value);
+                    Self::Hosts
+                }
+                None => Self::Wrong,
+            },
+            _ => Self::Wrong,
+        }
+    }
+}
+
+/// All that is known of the hosts at one address.
+pub(super) async fn details(admin: &str, path: &str) -> Result<Vec<Value>, NoAnswer> {
     let mut text = String::new();
     lines(admin, path, |line| {
-        text.push_str(line);
-        text.push('\n');
+        // No more than it would be read of.
+        if text.len() <= DETAILS {
+            text.push_str(line);
+            text.push('\n');
+        }
     })
     .await?;
-    Ok(text)
+    let mut told: Value = serde_json::from_str(&text).unwrap_or_default();
+    match told["hosts"].take() {
+        Value::Array(hosts) if hosts.iter().all(is_host) => Ok(hosts),
+        _ => Err(no_list(admin)),
+    }
+}
+
+fn no_list(admin: &str) -> NoAnswer {
+    NoAnswer::Unreachable(format!(
+        "the admin port at {admin}: this is no list of hosts"
+    ))
+}
+
+fn is_host(host: &Value) -> bool {
+    ["cluster", "address", "state"]
+        .iter()
+        .all(|name| host[*name].is_string())
+}
+
+fn read_host(line: &str) -> Option<Value> {
+    let host = serde_json::from_str(line.trim_end_matches(',')).ok();
+    host.filter(is_host)
 }
 
 /// Where the admin port is.

@@ -12,7 +12,7 @@ use super::clock;
 use super::load::Loaded;
 use crate::admin::{self, Admin, Control};
 use crate::dns;
-use crate::engine::{Engine, Options, Origin, raise_descriptor_limit};
+use crate::engine::{Engine, Options, Origin, descriptors, raise_descriptor_limit};
 use crate::registry::Change;
 use crate::stats::Stats;
 use crate::xds::Client;
@@ -36,6 +36,9 @@ const CHANGES: usize = 64;
 /// Descriptors for all but attempts and the admin port: logs, streams to management servers. As many as the admin
 /// port takes where that is fewer.
 const REST: usize = 128;
+
+/// Descriptors that checks, clients of the admin port and streams need at least, beside what is open for good.
+const LEAST: u64 = 8;
 
 /// A bootstrap at work. To be stopped by [`Daemon::stop`].
 pub(super) struct Daemon {
@@ -85,6 +88,7 @@ impl Daemon {
             Some((address, mode)) => Some(AdminPort::bind(&address, mode).await?),
             None => None,
         };
+        has_room().map_err(io::Error::other)?;
         let ended = io::Error::other;
         engine.set_limits(bootstrap.limits).await.map_err(ended)?;
         let (changes, from_dns) = mpsc::channel(CHANGES);
@@ -170,6 +174,17 @@ impl Daemon {
         let (answered, ()) = tokio::join!(answered, self.engine.stop());
         answered
     }
+}
+
+/// Whether there are descriptors enough for what comes.
+fn has_room() -> Result<(), String> {
+    let (limit, open) = descriptors();
+    if limit.saturating_sub(open) < LEAST {
+        return Err(format!(
+            "of {limit} descriptors {open} are in use, but checks and the admin port need {LEAST} more"
+        ));
+    }
+    Ok(())
 }
 
 /// How many connections the admin port takes: as many as it does where descriptors abound, else an eighth of them,

@@ -47,9 +47,7 @@ async fn hosts(args: &ExplainArgs) -> Result<Vec<Value>, NoAnswer> {
     let mut addresses = vec![args.host.clone()];
     if args.host.parse::<std::net::SocketAddr>().is_err() {
         addresses.clear();
-        ask::lines(&args.admin.admin, &path, |line| {
-            let host = serde_json::from_str::<Value>(line.trim_end_matches(','));
-            let Ok(host) = host else { return };
+        ask::hosts(&args.admin.admin, &path, |host| {
             let address = host["address"].as_str().unwrap_or_default();
             let ip = address.rsplit_once(':').map_or(address, |(ip, _)| ip);
             let meant = [address, ip, ip.trim_matches(['[', ']'])].contains(&&*args.host);
@@ -63,10 +61,7 @@ async fn hosts(args: &ExplainArgs) -> Result<Vec<Value>, NoAnswer> {
     let mut hosts = Vec::new();
     for address in addresses {
         let path = format!("{path}&address={}", escaped(&address));
-        let text = ask::text(&args.admin.admin, &path).await?;
-        let told = serde_json::from_str::<Value>(&text);
-        let told = told.map_err(|error| NoAnswer::Unreachable(error.to_string()))?;
-        hosts.extend(told["hosts"].as_array().cloned().unwrap_or_default());
+        hosts.extend(ask::details(&args.admin.admin, &path).await?);
     }
     if hosts.is_empty() {
         let reason = format!("cluster {:?} has no host {:?}", args.cluster, args.host);

@@ -117,11 +117,7 @@ impl Seen {
             [] => args.all || NOT_WELL.contains(&state),
             asked => asked.iter().any(|of| of.name() == state),
         };
-        ask::lines(&args.admin.admin, &path, |line| {
-            // A host a line; the first and the last hold the list together.
-            let Ok(host) = serde_json::from_str::<Value>(line.trim_end_matches(',')) else {
-                return;
-            };
+        ask::hosts(&args.admin.admin, &path, |host| {
             let (Some(cluster), Some(state)) = (host["cluster"].as_str(), host["state"].as_str())
             else {
                 return;

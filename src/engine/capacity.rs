@@ -6,6 +6,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors left to the rest of the process, unless it says how many it wants. A quarter of all where there are
 /// few.
 const RESERVE: u64 = 128;
+/// The part of all descriptors that attempts may have at least, however many are open when an engine starts.
+const LEAST_PART: u64 = 16;
 /// Descriptors that a shard has for itself.
 const PER_SHARD: u64 = 8;
 
@@ -25,6 +27,13 @@ pub fn raise_descriptor_limit() -> u64 {
         }
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many descriptors may be open in this process, and how many are.
+#[cfg(feature = "cli")]
+pub(crate) fn descriptors() -> (u64, u64) {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (limit, open_descriptors())
 }
 
 /// Attempts that may run at once in this process with so many shards: as many as descriptors and local ports
@@ -57,6 +66,8 @@ fn descriptors_for_attempts(limit: u64, open: u64, shards: usize, reserve: u64) 
         .saturating_sub(open)
         .saturating_sub(shards.saturating_mul(PER_SHARD))
         .saturating_sub(reserve)
+        // What is open may be attempts of another engine, which end.
+        .max(limit / LEAST_PART)
         .max(1)
 }
 
@@ -92,7 +103,8 @@ mod tests {
         assert_eq!(of(1024, 20, 64, 128), 1024 - 20 - 512 - 128);
         assert_eq!(of(40, 20, 1, 10), 40 - 20 - 8 - 10);
         assert_eq!(of(28, 25, 2, 7), 1);
-        assert_eq!(of(u64::MAX, 20, usize::MAX, u64::MAX), 1);
+        assert_eq!(of(15, 15, 1, 7), 1);
+        assert_eq!(of(1024, 1000, 2, 128), 64);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use prost::Message;
+use rustix::process::{Resource, getrlimit};
 
 use super::{EventSink, EventSinkFactory, json};
 use crate::config::{ConfigError, FileSinkConfig};
@@ -24,6 +25,8 @@ use crate::stats::Stats;
 const QUEUE: usize = 16_384;
 /// Files written at once at most: each takes a thread and a descriptor, and control planes may name them.
 const FILES: usize = 256;
+/// Of so many descriptors one may be a file's. The rest is for attempts and all else.
+const DESCRIPTORS: u64 = 4;
 /// Bytes written to a file at once at most.
 const BATCH: usize = 64 * 1024;
 /// How long an ending sink waits for its last lines.
@@ -66,14 +69,22 @@ impl FileSinkFactory {
             return Ok(file);
         }
         files.retain(|_, file| file.strong_count() > 0);
-        if files.len() >= FILES {
-            let reason = format!("{FILES} event logs are open already, and no more are");
+        let most = most_files();
+        if files.len() >= most {
+            let reason = format!("{most} event logs are open already, and no more are");
             return Err(io::Error::other(reason));
         }
         let file = Arc::new(EventFile::start(path, Arc::clone(&self.stats))?);
         files.insert(path.to_owned(), Arc::downgrade(&file));
         Ok(file)
     }
+}
+
+/// How many files may be written at once in this process.
+fn most_files() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let part = usize::try_from(limit / DESCRIPTORS).unwrap_or(usize::MAX);
+    part.clamp(1, FILES)
 }
 
 impl EventSinkFactory for FileSinkFactory {
@@ -405,12 +416,11 @@ mod tests {
             let path = dir.path().join(at.to_string());
             factory.create(&FileSinkFactory::config(path.to_str().unwrap()))
         };
-        let sinks: Vec<_> = (0..FILES).map(|at| create(at).unwrap()).collect();
+        let most = most_files();
+        let sinks: Vec<_> = (0..most).map(|at| create(at).unwrap()).collect();
         let refused = create(FILES).unwrap_err().to_string();
-        assert!(
-            refused.contains("256 event logs are open already"),
-            "{refused}"
-        );
+        let reason = format!("{most} event logs are open already");
+        assert!(refused.contains(&reason), "{refused}");
         create(0).unwrap();
         drop(sinks);
         create(FILES).unwrap();

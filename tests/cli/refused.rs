@@ -55,6 +55,40 @@ fn an_admin_port_that_another_has() {
     refused(&admin, 3, &[&complaint]);
 }
 
+#[test]
+fn more_event_logs_than_a_quarter_of_the_descriptors() {
+    let checks: Vec<_> = (0..8)
+        .map(|number| {
+            check(&format!(
+                "{OFTEN}, name: c{number}, event_log_path: events{number}"
+            ))
+        })
+        .collect();
+    let host = ([127, 0, 0, 1], 1).into();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(
+        directory.path().join("b.yaml"),
+        bootstrap("", &[host], &checks, ""),
+    )
+    .unwrap();
+    let ran = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -n 28; exec \"$0\" run -c b.yaml",
+            env!("CARGO_BIN_EXE_xds-health"),
+        ])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let reason = "health_checks[7].event_log_path: cannot open \"events7\" for appending: \
+                  7 event logs are open already, and no more are";
+    assert!(
+        ran.status.code() == Some(1) && told.contains(reason),
+        "{told}"
+    );
+}
+
 /// However few descriptors there are, it works or says why not.
 #[tokio::test]
 async fn few_descriptors_are_told_of_and_end_in_no_panic() {

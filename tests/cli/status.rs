@@ -156,19 +156,45 @@ fn what_another_server_says_is_not_taken_for_an_answer() {
             "404 Not Found of type \"\": this is no admin port of xds-health",
         ),
     ] {
-        let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = other.local_addr().unwrap().to_string();
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = other.accept().unwrap();
-            let mut asked = BufReader::new(stream.try_clone().unwrap()).lines();
-            while asked.next().is_some_and(|line| !line.unwrap().is_empty()) {}
-            write!(stream, "HTTP/1.1 {answer}").unwrap();
-        });
-        let directory = tempfile::tempdir().unwrap();
-        let ran = ran(directory.path(), &["status", "--admin", &address], "");
-        server.join().unwrap();
-        assert_eq!((ran.code, &*ran.out), (Some(3), ""));
-        let wanted = format!("error: the admin port at {address}: {told}\n");
-        assert_eq!(ran.err, wanted);
+        told_of(answer.to_owned(), &["status"], told);
     }
+}
+
+#[test]
+fn what_is_no_list_of_hosts_is_not_taken_for_an_empty_one() {
+    let list = |body: &str| format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}");
+    for command in [&["status"][..], &["explain", "c", "127.0.0.1:1"]] {
+        for body in [
+            "",
+            "{\"hosts\": null}\n",
+            "[[[[[[\n",
+            "{\"hosts\":[\n{\"cluster\":1,\"address\":\"a\",\"state\":\"healthy\"}\n],\"more\":false}\n",
+            "{\"hosts\":[\n",
+        ] {
+            told_of(list(body), command, "this is no list of hosts");
+        }
+        let endless = format!("{{\"hosts\":[\n{}", " ".repeat(3 << 20));
+        told_of(list(&endless), command, "the answer is too long");
+    }
+}
+
+/// Answers the next question of a command so, and looks at what it says of that.
+#[track_caller]
+fn told_of(answer: String, command: &[&str], told: &str) {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        let mut asked = BufReader::new(stream.try_clone().unwrap()).lines();
+        while asked.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        // Who has heard enough of it goes.
+        let _ = write!(stream, "HTTP/1.1 {answer}");
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let admin = ["--admin", &address];
+    let ran = ran(directory.path(), &[command, &admin].concat(), "");
+    server.join().unwrap();
+    assert_eq!((ran.code, &*ran.out), (Some(3), ""));
+    let wanted = format!("error: the admin port at {address}: {told}\n");
+    assert_eq!(ran.err, wanted);
 }
