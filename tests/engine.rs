@@ -402,6 +402,22 @@ async fn a_checker_that_keeps_connections_gets_its_host_back_until_that_moves() 
     assert_eq!(checker.made.load(SeqCst), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_another_checker_has_kept_is_not_used() {
+    let engine = engine(Options::default());
+    let checkers = [(); 2].map(|()| Keeping::default());
+    let attempts = |checker: &Keeping| std::mem::take(&mut *checker.attempts.lock().unwrap()).len();
+    for checker in &checkers {
+        let config = cluster("c", check(), hosts([1]));
+        run(&engine, config, checker.clone(), &Events::default()).await;
+        // Between two attempts.
+        tokio::time::sleep(SECOND * 7 / 2).await;
+    }
+    let told = checkers.each_ref().map(attempts);
+    assert!(told == [4, 3] || told == [4, 4], "{told:?}");
+    assert_eq!(checkers[1].made.load(SeqCst), 1);
+}
+
 /// Attempts that wake themselves each time they are polled, until they were polled very often.
 #[derive(Clone, Debug, Default)]
 struct Restless(Arc<AtomicUsize>);

@@ -188,12 +188,49 @@ async fn readers_learn_that_the_cluster_or_the_engine_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_enters_and_leaves_once_however_many_hosts_have_it() {
+    let engine = engine(Options::default());
+    let checker = Scripted::default();
+    let fail = || Step::After(Duration::ZERO, Outcome::network(Reason::Refused));
+    checker.script(1, [Step::pass(), fail()]);
+    checker.script(
+        2,
+        [
+            Step::pass(),
+            Step::pass(),
+            Step::pass(),
+            Step::pass(),
+            fail(),
+        ],
+    );
+    let second = host(2).address.socket_addr().unwrap();
+    let twin = Host::clone(&host(1)).with_check_address(second);
+    let config = cluster("c", check(), vec![host(1), Arc::new(twin)]);
+    let cluster = run(&engine, config, checker, &Events::default()).await;
+    let mut changes = cluster.eligible_changes();
+    let mut told = Vec::new();
+    while let Ok(Some(change)) = tokio::time::timeout(60 * SECOND, changes.next()).await {
+        told.push(match change {
+            EligibleChange::Enters(host) => (true, host.address.clone()),
+            EligibleChange::Leaves(host) => (false, host.address.clone()),
+            other => panic!("{other:?}"),
+        });
+    }
+    let address = || host(1).address.clone();
+    assert_eq!(told, [(true, address()), (false, address())]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn set_unhealthy_tells_whether_it_failed_a_host() {
     let engine = engine(Options::default().with_shards(2));
     let config = cluster("c", check(), hosts([1]));
     let cluster = run(&engine, config, Scripted::default(), &Events::default()).await;
     cluster.initialized().await.unwrap();
+    let mut reader = cluster.reader();
+    let address = host(1).address.socket_addr().unwrap();
+    assert!(reader.eligible(address));
     assert_eq!(cluster.set_unhealthy(&host(1).address).await, Ok(true));
+    assert!(!reader.eligible(address));
     assert_eq!(cluster.set_unhealthy(&host(2).address).await, Ok(false));
     let unchecked = ClusterConfig::new("d", Discovery::Dynamic);
     let unchecked = run(&engine, unchecked, Scripted::default(), &Events::default()).await;

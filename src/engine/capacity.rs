@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors left to the rest of the process, unless it says how many it wants. A quarter of all where there are
 /// few.
 const RESERVE: u64 = 128;
-/// The part of all descriptors that attempts may have at least, however many are open when an engine starts.
+/// The part of the other descriptors that attempts may have at least, however many are open when an engine starts.
 const LEAST_PART: u64 = 16;
 /// Descriptors that a shard has for itself.
 const PER_SHARD: u64 = 8;
@@ -62,13 +62,12 @@ pub(super) fn in_flight(options: &Options, shards: usize) -> usize {
 
 fn descriptors_for_attempts(limit: u64, open: u64, shards: usize, reserve: u64) -> u64 {
     let shards = u64::try_from(shards).unwrap_or(u64::MAX);
-    limit
-        .saturating_sub(open)
+    let rest = limit
         .saturating_sub(shards.saturating_mul(PER_SHARD))
-        .saturating_sub(reserve)
-        // What is open may be attempts of another engine, which end.
-        .max(limit / LEAST_PART)
-        .max(1)
+        .saturating_sub(reserve);
+    // What is open may be attempts of another engine, which end.
+    let least = (rest / LEAST_PART).max(1);
+    rest.saturating_sub(open).max(least)
 }
 
 /// Descriptors that are open now; a guess where the system does not tell.
@@ -104,7 +103,7 @@ mod tests {
         assert_eq!(of(40, 20, 1, 10), 40 - 20 - 8 - 10);
         assert_eq!(of(28, 25, 2, 7), 1);
         assert_eq!(of(15, 15, 1, 7), 1);
-        assert_eq!(of(1024, 1000, 2, 128), 64);
+        assert_eq!(of(1024, 1000, 2, 128), 55);
     }
 
     #[test]

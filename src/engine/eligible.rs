@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{Cluster, Snapshot};
-use crate::host::{Address, Host};
+use crate::host::Host;
 use crate::snapshot::HostView;
 
 /// A host became eligible, or is no longer.
@@ -88,10 +88,10 @@ fn compare(before: &Snapshot, now: &Snapshot, told: &mut VecDeque<EligibleChange
                 _ => (),
             }
             // Several hosts of a static cluster may share an address: it is eligible while one of them is.
-            if let Some(view) = was.filter(|view| !has(now, &view.host.address)) {
+            if let Some(view) = was.filter(|view| is_first(before, view) && !has(now, view)) {
                 told.push_back(EligibleChange::Leaves(Arc::clone(&view.host)));
             }
-            if let Some(view) = is.filter(|view| !has(before, &view.host.address)) {
+            if let Some(view) = is.filter(|view| is_first(now, view) && !has(before, view)) {
                 enters.push(EligibleChange::Enters(Arc::clone(&view.host)));
             }
         }
@@ -99,8 +99,23 @@ fn compare(before: &Snapshot, now: &Snapshot, told: &mut VecDeque<EligibleChange
     told.extend(enters);
 }
 
-fn has(snapshot: &Snapshot, address: &Address) -> bool {
+/// The eligible hosts at the address of `view`.
+fn eligible_at<'a>(
+    snapshot: &'a Snapshot,
+    view: &'a HostView,
+) -> impl Iterator<Item = &'a HostView> {
     let parts = snapshot.parts().iter();
-    let mut at = parts.flat_map(|part| part.hosts.at(address));
-    at.any(HostView::eligible)
+    let at = parts.flat_map(|part| part.hosts.at(&view.host.address));
+    at.filter(|view| view.eligible())
+}
+
+fn has(snapshot: &Snapshot, view: &HostView) -> bool {
+    eligible_at(snapshot, view).next().is_some()
+}
+
+/// Whether `view`, a part of `snapshot`, is the one that speaks for its address.
+fn is_first(snapshot: &Snapshot, view: &HostView) -> bool {
+    eligible_at(snapshot, view)
+        .next()
+        .is_some_and(|first| std::ptr::eq(first, view))
 }

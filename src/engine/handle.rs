@@ -181,7 +181,7 @@ impl Cluster {
 
     /// Fails the hosts at `address` from outside, until checks pass them again: for a proxy that saw them fail.
     /// Tells whether it did: not if there is no host at this address, nor if it is not checked, since nothing would
-    /// bring it back.
+    /// bring it back. When it returns, readers see it.
     ///
     /// If this is dropped while it waits for the answer, it may have been done all the same.
     ///
@@ -192,7 +192,14 @@ impl Cluster {
         let (reply, answer) = oneshot::channel();
         let input = Input::SetUnhealthy(Arc::clone(&self.entry.key), address.clone(), reply);
         self.tell_shard_of(address, input).await?;
-        answer.await.map_err(|_| Ended)
+        let failed = answer.await.map_err(|_| Ended)?;
+        if failed {
+            let (reply, shown) = oneshot::channel();
+            let published = Input::Published(Arc::clone(&self.entry.key), reply);
+            self.tell_shard_of(address, published).await?;
+            shown.await.map_err(|_| Ended)?;
+        }
+        Ok(failed)
     }
 
     /// All that is known of the hosts at `address`; empty if there is none. The shard that checks them is asked,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use mio::{Registry, Token};
 use tokio::sync::Notify;
 use tracing::Span;
 
-use crate::checker::{Attempt, AttemptIo, HostChecker, Waiting};
+use crate::checker::{Attempt, AttemptIo, Checker, HostChecker, Target, Waiting};
 use crate::cluster::SessionId;
 use crate::event::{Outcome, Reason, Shortage};
 use crate::session::AttemptId;
@@ -32,23 +32,43 @@ pub(super) enum Run {
     Kept(Pin<Box<dyn Future<Output = Ended> + Send>>),
 }
 
-type Ended = (Outcome, Box<dyn HostChecker>);
+type Ended = (Outcome, Kept);
+
+/// A host's checker that is kept between attempts.
+pub(super) struct Kept {
+    /// What made it: another checker's hosts are none of its. Weak, since to drop a checker may do anything.
+    maker: Weak<dyn Checker>,
+    host: Box<dyn HostChecker>,
+}
+
+impl Kept {
+    pub(super) fn new(maker: &Arc<dyn Checker>, target: Target<'_>) -> Self {
+        Self {
+            maker: Arc::downgrade(maker),
+            host: maker.for_host(target),
+        }
+    }
+
+    pub(super) fn is_of(&self, checker: &Arc<dyn Checker>) -> bool {
+        std::ptr::addr_eq(self.maker.as_ptr(), Arc::as_ptr(checker))
+    }
+}
 
 impl Run {
     /// An attempt whose checker is kept.
-    pub(super) fn keeping(mut checker: Box<dyn HostChecker>, io: AttemptIo) -> Self {
+    pub(super) fn keeping(mut kept: Kept, io: AttemptIo) -> Self {
         Self::Kept(Box::pin(async move {
-            let outcome = checker.attempt(&io).await;
-            (outcome, checker)
+            let outcome = kept.host.attempt(&io).await;
+            (outcome, kept)
         }))
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Outcome, Option<Box<dyn HostChecker>>)> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Outcome, Option<Kept>)> {
         match self {
             Self::Once(run) => run.as_mut().poll(cx).map(|outcome| (outcome, None)),
             Self::Kept(run) => {
                 let ended = run.as_mut().poll(cx);
-                ended.map(|(outcome, checker)| (outcome, Some(checker)))
+                ended.map(|(outcome, kept)| (outcome, Some(kept)))
             }
         }
     }
@@ -141,7 +161,7 @@ pub(super) struct Report {
     /// Its local port, or that of the attempt before it if it got none.
     pub(super) local_port: Option<NonZeroU16>,
     /// What made it, if it is to be kept and did not panic.
-    pub(super) checker: Option<Box<dyn HostChecker>>,
+    pub(super) checker: Option<Kept>,
 }
 
 /// All running attempts of a driver.
@@ -336,12 +356,7 @@ impl Attempts {
         (attempt.id == id).then_some(slot)
     }
 
-    fn end(
-        &mut self,
-        slot: usize,
-        outcome: Outcome,
-        checker: Option<Box<dyn HostChecker>>,
-    ) -> Polled {
+    fn end(&mut self, slot: usize, outcome: Outcome, checker: Option<Kept>) -> Polled {
         let place = &mut self.slots[slot];
         let Some(attempt) = place.attempt.take() else {
             return Polled::Pending;
@@ -410,10 +425,23 @@ fn report(panic: &(dyn Any + Send)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::HealthCheckerType;
+    use crate::host::Host;
 
     /// Says that it is sent in its poll number `sends_at`, and never ends.
+    #[derive(Clone, Copy, Debug)]
     struct Sends {
         sends_at: usize,
+    }
+
+    impl Checker for Sends {
+        fn health_checker_type(&self) -> HealthCheckerType {
+            HealthCheckerType::Udp
+        }
+
+        fn for_host(&self, _: Target<'_>) -> Box<dyn HostChecker> {
+            Box::new(*self)
+        }
     }
 
     impl HostChecker for Sends {
@@ -436,11 +464,13 @@ mod tests {
         let id = attempts.next_id().unwrap();
         let session = SessionId::FIRST;
         let run = |io: AttemptIo| {
-            let mut checker: Box<dyn HostChecker> = Box::new(Sends { sends_at });
+            let checker: Arc<dyn Checker> = Arc::new(Sends { sends_at });
+            let host = Host::new(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
+            let target = Target::new(&host);
             if keeps {
-                return Run::keeping(checker, io);
+                return Run::keeping(Kept::new(&checker, target), io);
             }
-            Run::Once(Box::pin(async move { checker.attempt(&io).await }))
+            Run::Once(checker.only_attempt(target, io))
         };
         let named = (session, 0, Span::none());
         let slot = attempts.begin(id, named, false, None, run).unwrap();

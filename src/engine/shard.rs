@@ -18,8 +18,8 @@ use super::entry::{Entry, Live};
 use super::journal::Journal;
 use super::pace::Pace;
 use super::reactor::Reactor;
-use super::running::Attempts;
-use crate::checker::{Checker, HostChecker};
+use super::running::{Attempts, Kept};
+use crate::checker::Checker;
 use crate::cluster::{ClusterId, Clusters, SessionId, Share};
 use crate::config::ClusterConfig;
 use crate::feed::{Broadcast, EventSink};
@@ -104,7 +104,7 @@ pub(super) struct Shard {
     /// Attempts that wait for what others do not need.
     aside: VecDeque<usize>,
     /// Checkers of hosts that keep connections.
-    kept: HashMap<SessionId, Box<dyn HostChecker>>,
+    kept: HashMap<SessionId, Kept>,
     inputs: Inbox,
     /// What it was told and has not done yet.
     lines: Lines,

@@ -11,7 +11,7 @@ use crate::cluster::SessionId;
 use crate::engine::clock;
 use crate::engine::journal::Ending;
 use crate::engine::queue::TOGETHER;
-use crate::engine::running::{self, Polled, Report, Run};
+use crate::engine::running::{self, Kept, Polled, Report, Run};
 use crate::event::{Outcome, Reason};
 use crate::session::AttemptId;
 
@@ -156,9 +156,9 @@ impl Shard {
         let slot = runtime.zip(checker).and_then(|(runtime, checker)| {
             let target = Target::new(started.host).with_bind(runtime.config.bind.as_ref());
             let run = |io| match kept {
-                Some(kept) => Run::keeping(kept, io),
-                None if checker.keeps_connections() => Run::keeping(checker.for_host(target), io),
-                None => Run::Once(checker.only_attempt(target, io)),
+                Some(kept) if kept.is_of(checker) => Run::keeping(kept, io),
+                _ if checker.keeps_connections() => Run::keeping(Kept::new(checker, target), io),
+                _ => Run::Once(checker.only_attempt(target, io)),
             };
             self.attempts
                 .begin(id, (session, tag, span), looks_later, local_port, run)
