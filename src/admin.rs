@@ -59,6 +59,8 @@ pub use serve::{Limits, serve};
 const VERSION: &str = concat!("xds-health/", env!("CARGO_PKG_VERSION"));
 /// How many answers are built off the runtime at once; further ones wait. Each may take a processor.
 const BUILDERS: usize = 2;
+/// Texts that are kept at once until their clients have taken them.
+const WHOLE: usize = 8;
 
 /// What the admin port tells of.
 #[derive(Clone, Debug)]
@@ -163,6 +165,7 @@ pub fn router(admin: Admin) -> Router {
         initialized: AtomicBool::new(false),
         draining: AtomicBool::new(false),
         builders: Semaphore::new(BUILDERS),
+        whole: Arc::new(Semaphore::new(WHOLE)),
     }))
 }
 
@@ -177,6 +180,8 @@ struct Shared {
     /// `/healthcheck/fail` was asked for.
     draining: AtomicBool,
     builders: Semaphore,
+    /// Places for answers that are kept as one text until they are taken.
+    whole: Arc<Semaphore>,
 }
 
 /// Where the server is in its life.

@@ -2,12 +2,14 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hyper::body::Frame;
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
 
@@ -22,7 +24,7 @@ pub(super) fn text(status: StatusCode, text: impl Into<Body>) -> Response {
     answer(status, TEXT, text.into())
 }
 
-pub(super) fn html(text: String) -> Response {
+pub(super) fn html(text: impl Into<Body>) -> Response {
     answer(StatusCode::OK, "text/html; charset=UTF-8", text.into())
 }
 
@@ -129,6 +131,55 @@ pub(super) async fn off_runtime<T: Send + 'static>(
     tokio::task::spawn_blocking(build)
         .await
         .map_err(|_| failed())
+}
+
+/// As [`off_runtime`], a text that is kept until the client has taken it. There are only a few such texts at once, so
+/// that clients that are slow to take theirs cost no more than these.
+///
+/// # Errors
+///
+/// As there, and those of `build`.
+pub(super) async fn kept_whole(
+    shared: &Shared,
+    build: impl FnOnce() -> Result<String, Refused> + Send + 'static,
+) -> Result<Body, Refused> {
+    let permit = Arc::clone(&shared.whole).acquire_owned().await;
+    let permit = permit.map_err(|_| Refused::internal("the server ends\n"))?;
+    let text = off_runtime(shared, build).await??;
+    Ok(Body::new(Whole {
+        text: text.into(),
+        _permit: permit,
+    }))
+}
+
+/// A body that lets go of its place once its text has been taken.
+struct Whole {
+    text: Bytes,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl hyper::body::Body for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.text.is_empty() {
+            return Poll::Ready(None);
+        }
+        let piece = self.text.len().min(CHUNK);
+        Poll::Ready(Some(Ok(Frame::data(self.text.split_to(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.text.len() as u64)
+    }
 }
 
 /// A body in pieces that are written when the client has taken those before.

@@ -46,8 +46,8 @@ pub(super) async fn page(
         mask: query.get("mask").unwrap_or_default().to_owned(),
     };
     let of = Arc::clone(&shared);
-    let text = answer::off_runtime(&shared, move || dump(&of.admin, &asked)).await??;
-    Ok(answer::json(text))
+    let body = answer::kept_whole(&shared, move || dump(&of.admin, &asked)).await?;
+    Ok(answer::json(body))
 }
 
 /// A bootstrap as it was read, and when, for `/config_dump`.

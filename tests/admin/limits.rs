@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use xds_health::admin::{self, Admin, Limits};
+use xds_health::admin::{self, Admin, BootstrapDump, Limits};
 use xds_health::engine::Origin;
+use xds_health::proto::envoy::config::bootstrap::v3::Bootstrap;
 
 use crate::common::until_initialized;
 use crate::http::{exchange, get};
@@ -130,6 +131,38 @@ async fn ten_thousand_idle_connections_do_no_harm() {
         closed += usize::from(matches!(stream.read(&mut [0]).await, Ok(0)));
     }
     assert_eq!(closed, held.len() - 512);
+}
+
+#[tokio::test]
+async fn clients_that_take_nothing_of_a_dump_have_only_a_few_texts() {
+    let mut bootstrap = Bootstrap::default();
+    // More than sockets hold.
+    bootstrap.node.get_or_insert_default().id = "x".repeat(16 << 20);
+    let dump = BootstrapDump::new(&bootstrap, std::time::UNIX_EPOCH);
+    let admin = Admin::new(engine()).with_bootstrap(dump);
+    let served = serve(admin::router(admin), Limits::default()).await;
+    let ask = async || {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let request = b"GET /config_dump HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        stream
+    };
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut stream = ask().await;
+        stream.read_exact(&mut [0; 8]).await.unwrap();
+        held.push(stream);
+    }
+    let mut waits = ask().await;
+    // All else is answered, and so is this one when another has gone.
+    assert_eq!(get(served.address, "/ready").await.status, 200);
+    assert!(get(served.address, "/clusters").await.status == 200);
+    let early = std::io::Error::from(std::io::ErrorKind::WouldBlock).kind();
+    assert_eq!(waits.try_read(&mut [0]).unwrap_err().kind(), early);
+    drop(held.pop());
+    let mut read = Vec::new();
+    waits.read_to_end(&mut read).await.unwrap();
+    assert!(read.starts_with(b"HTTP/1.1 200 ") && read.len() > 16 << 20);
 }
 
 #[tokio::test]
