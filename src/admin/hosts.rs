@@ -3,6 +3,7 @@
 //! The form is this program's own. As with `/clusters`, hosts are written while the answer is sent. Of the hosts
 //! at one address of one cluster the checks and the last attempts are told too.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -14,6 +15,7 @@ use super::answer::{self, Refused};
 use super::clusters::{Form, Viewed, Walk};
 use super::query::Query;
 use super::serve::Terms;
+use crate::config::json::write_string;
 use crate::engine::Cluster;
 use crate::host::Locality;
 use crate::snapshot::{HostView, Verdict};
@@ -66,6 +68,7 @@ pub(super) async fn page(
         left: selection.limit,
         times: Times::of(engine),
         comma: "",
+        empty: String::new(),
         more: false,
         selection,
     };
@@ -160,6 +163,8 @@ struct List {
     left: Option<usize>,
     times: Times,
     comma: &'static str,
+    /// Names of clusters that have no host at all, as members of a JSON array.
+    empty: String,
     /// There are more than the limit allows.
     more: bool,
 }
@@ -169,7 +174,14 @@ impl Form for List {
         to.push_str("{\"hosts\":[\n");
     }
 
-    fn cluster(&mut self, _: &mut String, _: &Viewed) {}
+    fn cluster(&mut self, _: &mut String, cluster: &Viewed) {
+        if cluster.snapshot.is_empty() {
+            if !self.empty.is_empty() {
+                self.empty.push(',');
+            }
+            write_string(&mut self.empty, &cluster.config.name);
+        }
+    }
 
     fn host(&mut self, to: &mut String, cluster: &Viewed, host: &HostView) {
         if !self.selection.admits(host) {
@@ -191,10 +203,8 @@ impl Form for List {
     fn cluster_end(&mut self, _: &mut String, _: &Viewed) {}
 
     fn end(&mut self, to: &mut String) {
-        to.push_str(match self.more {
-            true => "\n],\"more\":true}\n",
-            false => "\n],\"more\":false}\n",
-        });
+        let (empty, more) = (&self.empty, self.more);
+        let _ = writeln!(to, "\n],\"empty\":[{empty}],\"more\":{more}}}");
     }
 
     fn done(&self) -> bool {

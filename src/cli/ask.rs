@@ -109,26 +109,30 @@ async fn lines_of(admin: &str, path: &str, mut line: impl FnMut(&str)) -> Result
     }
 }
 
-/// Asks for a list of hosts, and gives each to `host`: an object with its cluster, address and state.
+/// Asks for a list of hosts, and gives each to `host`: an object with its cluster, address and state. Tells the names of
+/// clusters that have none.
 pub(super) async fn hosts(
     admin: &str,
     path: &str,
     mut host: impl FnMut(Value),
-) -> Result<(), NoAnswer> {
+) -> Result<Vec<String>, NoAnswer> {
     let mut at = List::Before;
-    lines(admin, path, |line| at = at.take(line, &mut host)).await?;
+    lines(admin, path, |line| {
+        at = std::mem::replace(&mut at, List::Wrong).take(line, &mut host);
+    })
+    .await?;
     match at {
-        List::Ended => Ok(()),
+        List::Ended(empty) => Ok(empty),
         List::Before | List::Hosts | List::Wrong => Err(no_list(admin)),
     }
 }
 
 /// Where in a list of hosts, which has a line for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum List {
     Before,
     Hosts,
-    Ended,
+    Ended(Vec<String>),
     Wrong,
 }
 
@@ -137,7 +141,9 @@ impl List {
         match (self, line) {
             (Self::Before, "{\"hosts\":[") => Self::Hosts,
             (Self::Hosts, "") => Self::Hosts,
-            (Self::Hosts, line) if line.starts_with(']') => Self::Ended,
+            (Self::Hosts, line) if line.starts_with(']') => {
+                read_end(line).map_or(Self::Wrong, Self::Ended)
+            }
             (Self::Hosts, line) => match read_host(line) {
                 Some(value) => {
                     host(value);
@@ -178,6 +184,17 @@ fn is_host(host: &Value) -> bool {
     ["cluster", "address", "state"]
         .iter()
         .all(|name| host[*name].is_string())
+}
+
+fn read_end(line: &str) -> Option<Vec<String>> {
+    #[derive(serde::Deserialize)]
+    struct End {
+        /// Not told by earlier versions.
+        #[serde(default)]
+        empty: Vec<String>,
+    }
+    let end: End = serde_json::from_str(&format!("{{\"hosts\":[{line}")).ok()?;
+    Some(end.empty)
 }
 
 fn read_host(line: &str) -> Option<Value> {

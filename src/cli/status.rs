@@ -54,6 +54,7 @@ async fn show(args: &StatusArgs, console: &mut Console<'_>) -> u8 {
     let mut turns = interval(args.interval);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut live = Live::default();
+    let mut answered = false;
     loop {
         tokio::select! {
             _ = turns.tick() => (),
@@ -61,8 +62,18 @@ async fn show(args: &StatusArgs, console: &mut Console<'_>) -> u8 {
         }
         let seen = match Seen::ask(args).await {
             Ok(seen) => seen,
+            // A daemon that is started anew is back soon.
+            Err(NoAnswer::Unreachable(reason)) if answered => {
+                if console.out.moves() {
+                    live.show(&mut console.out, &[reason]);
+                } else {
+                    console.complain(&reason);
+                }
+                continue;
+            }
             Err(no) => return unanswered(no, console),
         };
+        answered = true;
         if args.admin.format == StatusFormat::Json {
             console.out.say(format_args!("{}\n", seen.json()));
         } else if args.watch && console.out.moves() {
@@ -117,7 +128,7 @@ impl Seen {
             [] => args.all || NOT_WELL.contains(&state),
             asked => asked.iter().any(|of| of.name() == state),
         };
-        ask::hosts(&args.admin.admin, &path, |host| {
+        let empty = ask::hosts(&args.admin.admin, &path, |host| {
             let (Some(cluster), Some(state)) = (host["cluster"].as_str(), host["state"].as_str())
             else {
                 return;
@@ -131,6 +142,9 @@ impl Seen {
             }
         })
         .await?;
+        for cluster in empty {
+            seen.clusters.entry(cluster).or_default();
+        }
         // The daemon's own order is by chance.
         seen.hosts.sort_by_cached_key(order);
         Ok(seen)

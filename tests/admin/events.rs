@@ -158,6 +158,18 @@ async fn clients_that_do_not_read_are_dropped_and_streams_are_counted() {
 }
 
 #[tokio::test]
+async fn streams_leave_half_of_the_connections_to_others() {
+    let limits = Limits::default().with_connections(4);
+    let served = serve(admin::router(Admin::new(engine())), limits).await;
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        streams.push(Stream::open(served.address, "/events", &[]).await);
+    }
+    assert_eq!(get(served.address, "/events").await.status, 503);
+    assert_eq!(get(served.address, "/ready").await.status, 200);
+}
+
+#[tokio::test]
 async fn streams_end_with_the_server() {
     let engine = engine();
     let served = serve_engine(&engine).await;
