@@ -89,7 +89,8 @@
 //! # Picking with every packet
 //!
 //! Envoy's rules of panic and priorities need a look at all hosts. So a task makes a list whenever there is something
-//! new, and whoever has a packet picks from the last one:
+//! new, and whoever has a packet picks from the last one. At the start it waits for the first checks: a cluster none
+//! of whose hosts is known to pass is in panic, and would get load at all of them:
 //!
 //! ```no_run
 //! use std::net::SocketAddr;
@@ -99,6 +100,9 @@
 //!
 //! async fn keep(cluster: Cluster, list: watch::Sender<Arc<[SocketAddr]>>) {
 //!     let mut changes = cluster.changes();
+//!     if cluster.initialized().await.is_err() {
+//!         return;
+//!     }
 //!     loop {
 //!         let (snapshot, rules) = (cluster.snapshot(), cluster.balance_rules());
 //!         let hosts = snapshot.panic_aware(rules);
@@ -181,7 +185,7 @@
 //! await. Dropping the last [`Engine`](engine::Engine) ends its attempts; clusters, readers and followers do not keep
 //! it going and are told, as they are when it [breaks](engine::Engine::broken). Futures may be dropped at any time: a
 //! call that had not ended has done nothing, but for [`set_unhealthy`](engine::Cluster::set_unhealthy), which may wait
-//! for no more than its answer. Each engine has [`Stats`](stats::Stats) of its own: on the same, two would add up.
+//! for no more than its answer, and [`stop`](engine::Engine::stop), which may wait for the end. Each engine has [`Stats`](stats::Stats) of its own: on the same, two would add up.
 //!
 //! Types of other crates that are not at 1.0 stand in public signatures only where they must, and are re-exported
 //! there: [`proto`] has prost's, `admin` axum's; the features `tower` and `metrics` are about the crates they name.

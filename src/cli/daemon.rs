@@ -83,12 +83,12 @@ impl Daemon {
         } = loaded;
         let force = reload::Force::new(&bootstrap, &message, clock::time());
         drop(message);
+        has_room().map_err(io::Error::other)?;
         let admin = bootstrap.admin;
         let listener = match admin.and_then(|admin| Some((admin.address?, admin.mode))) {
             Some((address, mode)) => Some(AdminPort::bind(&address, mode).await?),
             None => None,
         };
-        has_room().map_err(io::Error::other)?;
         let ended = io::Error::other;
         engine.set_limits(bootstrap.limits).await.map_err(ended)?;
         let (changes, from_dns) = mpsc::channel(CHANGES);

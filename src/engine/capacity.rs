@@ -1,6 +1,7 @@
 //! How many attempts may run at once.
 
 use super::Options;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors left to the rest of the process, unless it says how many it wants. A quarter of all where there are
@@ -33,7 +34,7 @@ pub fn raise_descriptor_limit() -> u64 {
 #[cfg(feature = "cli")]
 pub(crate) fn descriptors() -> (u64, u64) {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    (limit, open_descriptors())
+    (limit, open_descriptors().min(limit))
 }
 
 /// Attempts that may run at once in this process with so many shards: as many as descriptors and local ports
@@ -73,9 +74,12 @@ fn descriptors_for_attempts(limit: u64, open: u64, shards: usize, reserve: u64) 
 /// Descriptors that are open now; a guess where the system does not tell.
 fn open_descriptors() -> u64 {
     const GUESS: u64 = 16;
-    std::fs::read_dir("/proc/self/fd").map_or(GUESS, |entries| {
-        u64::try_from(entries.count()).unwrap_or(GUESS)
-    })
+    match std::fs::read_dir("/proc/self/fd") {
+        Ok(entries) => u64::try_from(entries.count()).unwrap_or(GUESS),
+        // All that may be are.
+        Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => u64::MAX,
+        Err(_) => GUESS,
+    }
 }
 
 /// Ports that the system gives out by itself.

@@ -21,7 +21,7 @@ use crate::host::{Address, Host};
 const EXPLAINED: usize = 100;
 
 impl Cluster {
-    /// Waits until every host has completed its first check, and gives the snapshot that shows it: the hosts of all
+    /// Waits until every host has completed its first check, or was failed from outside before, and gives the snapshot that shows it: the hosts of all
     /// calls that ended before this one, and those that come while it waits. To be called after each
     /// [`reset`](Cluster::reset) or [`upsert`](Cluster::upsert) whose hosts are to be waited for. A cluster of
     /// [`Discovery::Dynamic`](crate::config::Discovery::Dynamic) that was told of none yet is waited for: one that is to

@@ -37,7 +37,8 @@ pub struct Options {
     /// How many of its last attempts each shard notes, of 32 bytes each; default 0, which costs nothing. See
     /// [`Engine::attempts`](super::Engine::attempts).
     pub journal: usize,
-    /// How many events are kept for a follower that is slow; default 1,024. See
+    /// How many events are kept for a follower that is slow; default 1,024, at most 1,048,576. Each followed cluster
+    /// has room for as many, of 32 bytes each, from its first follower on. See
     /// [`Engine::events`](super::Engine::events).
     pub events: usize,
 }
