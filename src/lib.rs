@@ -185,7 +185,8 @@
 //! await. Dropping the last [`Engine`](engine::Engine) ends its attempts; clusters, readers and followers do not keep
 //! it going and are told, as they are when it [breaks](engine::Engine::broken). Futures may be dropped at any time: a
 //! call that had not ended has done nothing, but for [`set_unhealthy`](engine::Cluster::set_unhealthy), which may wait
-//! for no more than its answer, and [`stop`](engine::Engine::stop), which may wait for the end. Each engine has [`Stats`](stats::Stats) of its own: on the same, two would add up.
+//! for no more than its answer, and [`stop`](engine::Engine::stop), which may wait for the end. Each engine has
+//! [`Stats`](stats::Stats) of its own: on the same, two would add up.
 //!
 //! Types of other crates that are not at 1.0 stand in public signatures only where they must, and are re-exported
 //! there: [`proto`] has prost's, `admin` axum's; the features `tower` and `metrics` are about the crates they name.

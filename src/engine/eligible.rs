@@ -36,7 +36,8 @@ impl Cluster {
     /// A host enters with its first healthy (or degraded) verdict, never before it was checked, and leaves when
     /// it is ejected. A reader that lags is told the net difference; nothing is kept for it but the snapshot it
     /// saw last. That only the weight, priority or metadata of a host change is not told: see
-    /// [`Cluster::changes`]. When the cluster or the engine has ended, all that entered leave, since nobody checks them.
+    /// [`Cluster::changes`]. When the cluster or the engine has ended, all that entered leave, since nobody checks
+    /// them.
     pub fn eligible_changes(&self) -> EligibleChanges {
         let mut changes = self.changes();
         // So that the first look is not waited for.

@@ -21,8 +21,9 @@ use crate::host::{Address, Host};
 const EXPLAINED: usize = 100;
 
 impl Cluster {
-    /// Waits until every host has completed its first check, or was failed from outside before, and gives the snapshot that shows it: the hosts of all
-    /// calls that ended before this one, and those that come while it waits. To be called after each
+    /// Waits until every host has completed its first check, or was failed from outside before, and gives the
+    /// snapshot that shows it: the hosts of all calls that ended before this one, and those that come while it waits.
+    /// To be called after each
     /// [`reset`](Cluster::reset) or [`upsert`](Cluster::upsert) whose hosts are to be waited for. A cluster of
     /// [`Discovery::Dynamic`](crate::config::Discovery::Dynamic) that was told of none yet is waited for: one that is to
     /// have none is told so by an empty `reset`.
@@ -47,18 +48,10 @@ impl Cluster {
 
     /// Waits until all shards have done what they were told of it before, and have shown it.
     async fn published(&self) -> Result<(), Ended> {
+        let key = &self.entry.key;
         let doors = self.doors()?;
-        let mut answers = Vec::with_capacity(doors.len());
-        for door in &*doors {
-            let (reply, answer) = oneshot::channel();
-            let published = Input::Published(Arc::clone(&self.entry.key), reply);
-            door.room_to_ask().await?.tell(published);
-            answers.push(answer);
-        }
-        for answer in answers {
-            answer.await.map_err(|_| Ended)?;
-        }
-        Ok(())
+        let question = |reply| Input::Published(Arc::clone(key), reply);
+        ask(&doors, question).await.map(drop)
     }
 
     /// What its checks do from now on: verdicts that change, first failures, and each attempt where the check is
@@ -189,15 +182,12 @@ impl Cluster {
     ///
     /// When the engine has ended or the cluster was removed.
     pub async fn set_unhealthy(&self, address: &Address) -> Result<bool, Ended> {
-        let (reply, answer) = oneshot::channel();
-        let input = Input::SetUnhealthy(Arc::clone(&self.entry.key), address.clone(), reply);
-        self.tell_shard_of(address, input).await?;
-        let failed = answer.await.map_err(|_| Ended)?;
+        let key = || Arc::clone(&self.entry.key);
+        let question = |reply| Input::SetUnhealthy(key(), address.clone(), reply);
+        let failed = self.ask_shard_of(address, question).await?;
         if failed {
-            let (reply, shown) = oneshot::channel();
-            let published = Input::Published(Arc::clone(&self.entry.key), reply);
-            self.tell_shard_of(address, published).await?;
-            shown.await.map_err(|_| Ended)?;
+            let shown = |reply| Input::Published(key(), reply);
+            self.ask_shard_of(address, shown).await?;
         }
         Ok(failed)
     }
@@ -209,11 +199,9 @@ impl Cluster {
     ///
     /// When the engine has ended or the cluster was removed.
     pub async fn explain(&self, address: &Address) -> Result<Vec<Explanation>, Ended> {
-        let (reply, answer) = oneshot::channel();
-        let key = Arc::clone(&self.entry.key);
-        let input = Input::Explain(key, address.clone(), EXPLAINED, reply);
-        self.tell_shard_of(address, input).await?;
-        answer.await.map_err(|_| Ended)
+        let key = &self.entry.key;
+        let question = |reply| Input::Explain(Arc::clone(key), address.clone(), EXPLAINED, reply);
+        self.ask_shard_of(address, question).await
     }
 
     /// So many of its last attempts, the newest first; none unless they are noted: see
@@ -239,11 +227,19 @@ impl Cluster {
         Ok(())
     }
 
-    async fn tell_shard_of(&self, address: &Address, input: Input) -> Result<(), Ended> {
-        let doors = self.doors()?;
-        let door = doors.get(Share::of(address, doors.len()));
-        door.ok_or(Ended)?.room_to_ask().await?.tell(input);
-        Ok(())
+    /// Asks the shard that has the hosts at `address`. Its door is not held while the answer is waited for.
+    async fn ask_shard_of<T>(
+        &self,
+        address: &Address,
+        question: impl FnOnce(oneshot::Sender<T>) -> Input,
+    ) -> Result<T, Ended> {
+        let (reply, answer) = oneshot::channel();
+        {
+            let doors = self.doors()?;
+            let door = doors.get(Share::of(address, doors.len())).ok_or(Ended)?;
+            door.room_to_ask().await?.tell(question(reply));
+        }
+        answer.await.map_err(|_| Ended)
     }
 
     /// The ways in to the shards: who waits there does not keep the engine.
@@ -304,18 +300,28 @@ pub(super) async fn past_attempts(
     cluster: Option<&Arc<str>>,
     most: usize,
 ) -> Result<Vec<PastAttempt>, Ended> {
-    let mut answers = Vec::with_capacity(shards.len());
-    for shard in shards {
-        let (reply, answer) = oneshot::channel();
-        let input = Input::Attempts(cluster.cloned(), most, reply);
-        shard.room_to_ask().await?.tell(input);
-        answers.push(answer);
-    }
-    let mut past = Vec::new();
-    for answer in answers {
-        past.extend(answer.await.map_err(|_| Ended)?);
-    }
+    let question = |reply| Input::Attempts(cluster.cloned(), most, reply);
+    let answers = ask(shards, question).await?;
+    let mut past: Vec<_> = answers.into_iter().flatten().collect();
     past.sort_by_key(|attempt| std::cmp::Reverse(attempt.at));
     past.truncate(most);
     Ok(past)
+}
+
+/// Puts a question to each of some shards, and waits for all answers.
+async fn ask<T>(
+    shards: &[Door],
+    question: impl Fn(oneshot::Sender<T>) -> Input,
+) -> Result<Vec<T>, Ended> {
+    let mut waiting = Vec::with_capacity(shards.len());
+    for shard in shards {
+        let (reply, answer) = oneshot::channel();
+        shard.room_to_ask().await?.tell(question(reply));
+        waiting.push(answer);
+    }
+    let mut answers = Vec::with_capacity(waiting.len());
+    for answer in waiting {
+        answers.push(answer.await.map_err(|_| Ended)?);
+    }
+    Ok(answers)
 }
