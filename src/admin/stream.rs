@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use hyper::body::Frame;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::answer::{self, Refused};
@@ -55,11 +55,9 @@ impl Streams {
         // Others are to find the port open, however few connections it takes.
         let most = STREAMS.min((terms.limits.connections / 2).max(1));
         let open = STREAMS - self.0.available_permits();
-        let permit = match open < most {
-            true => Arc::clone(&self.0).try_acquire_owned(),
-            false => Err(TryAcquireError::NoPermits),
-        };
-        let permit = permit.map_err(|_| Refused::too_many("There are too many streams.\n"))?;
+        let place = || Arc::clone(&self.0).try_acquire_owned().ok();
+        let permit = (open < most).then(place).flatten();
+        let permit = permit.ok_or_else(|| Refused::too_many("There are too many streams.\n"))?;
         let (to, from) = mpsc::channel(1);
         let mut signs = interval(SIGN);
         signs.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -27,25 +27,28 @@ pub fn raise_descriptor_limit() -> u64 {
             tracing::debug!(%error, "descriptor limit not raised");
         }
     }
+    descriptor_limit()
+}
+
+fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// How many descriptors may be open in this process, and how many are.
-#[cfg(feature = "cli")]
 pub(crate) fn descriptors() -> (u64, u64) {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = descriptor_limit();
     (limit, open_descriptors().min(limit))
 }
 
 /// Attempts that may run at once in this process with so many shards: as many as descriptors and local ports
 /// allow, at least one. The options may ask for less.
 pub(super) fn in_flight(options: &Options, shards: usize) -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let (limit, open) = descriptors();
     let reserve = options.reserved_descriptors.map_or_else(
         || RESERVE.min(limit / 4),
         |reserve| u64::try_from(reserve).unwrap_or(u64::MAX),
     );
-    let free = descriptors_for_attempts(limit, open_descriptors(), shards, reserve);
+    let free = descriptors_for_attempts(limit, open, shards, reserve);
     let most = usize::try_from(free.min(local_ports() / 2)).unwrap_or(usize::MAX);
     match options.max_in_flight {
         Some(wanted) if wanted > most => {

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use prost::Message as _;
+use prost::{Message, Name};
 use prost_types::Any;
 
 use super::mask::Mask;
 use super::{Admin, Asked, BootstrapDump, CLUSTERS, ENDPOINTS, HDS};
 use crate::proto::envoy::config::bootstrap::v3::Bootstrap;
 use crate::proto::envoy::config::cluster::v3::Cluster;
-use crate::proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use crate::proto::type_url;
 
 /// Resources of one kind, as they are shown together.
@@ -89,9 +88,9 @@ pub(super) fn gather(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 6]) {
         let bootstrap = Bootstrap::decode(&*message).unwrap_or_default();
         let clusters = bootstrap.static_resources.into_iter();
         for cluster in clusters.flat_map(|resources| resources.clusters) {
-            of_file.push(static_cluster(&cluster, loaded));
+            of_file.push(of_cluster(&cluster, &cluster, loaded));
             let assignment = cluster.load_assignment.as_ref();
-            assigned.extend(assignment.map(|a| static_endpoints(&cluster, a, loaded)));
+            assigned.extend(assignment.map(|a| of_cluster(&cluster, a, loaded)));
         }
     }
     let (version, told, endpoints) = told(admin);
@@ -134,28 +133,13 @@ pub(super) fn gather(admin: &Admin, asked: &Asked) -> (Arc<str>, [List; 6]) {
     (version, lists)
 }
 
-fn static_cluster(cluster: &Cluster, loaded: SystemTime) -> Entry {
+/// What the file tells of a cluster.
+fn of_cluster<M: Message + Name>(cluster: &Cluster, message: &M, loaded: SystemTime) -> Entry {
     Entry {
         name: cluster.name.as_str().into(),
         resource: Some(Any {
-            type_url: type_url::<Cluster>(),
-            value: cluster.encode_to_vec(),
-        }),
-        updated: Some(loaded),
-        ..Entry::default()
-    }
-}
-
-fn static_endpoints(
-    cluster: &Cluster,
-    assignment: &ClusterLoadAssignment,
-    loaded: SystemTime,
-) -> Entry {
-    Entry {
-        name: cluster.name.as_str().into(),
-        resource: Some(Any {
-            type_url: type_url::<ClusterLoadAssignment>(),
-            value: assignment.encode_to_vec(),
+            type_url: type_url::<M>(),
+            value: message.encode_to_vec(),
         }),
         updated: Some(loaded),
         ..Entry::default()
