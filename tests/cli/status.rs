@@ -81,25 +81,26 @@ async fn clusters_are_counted_and_hosts_that_are_not_well_are_listed() {
     daemon.stop().await;
 }
 
+fn watching(admin: &str) -> std::process::Command {
+    let mut command = binary();
+    command.args([
+        "status",
+        "--watch",
+        "--interval",
+        "10ms",
+        "--format",
+        "json",
+    ]);
+    command.args(["--admin", admin]);
+    command
+}
+
 #[tokio::test]
 async fn who_watches_is_told_again_and_again() {
     let (mut daemon, _good, _closed) = two_hosts().await;
     let admin = daemon.admin().await.to_string();
     let watched = tokio::task::spawn_blocking(move || {
-        let args = [
-            "status",
-            "--watch",
-            "--interval",
-            "10ms",
-            "--format",
-            "json",
-        ];
-        let mut child = binary()
-            .args(args)
-            .args(["--admin", &admin])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = watching(&admin).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let lines: Vec<_> = lines.take(3).map(Result::unwrap).collect();
         // Its reader is gone: so it ends.
@@ -117,16 +118,7 @@ async fn who_watches_is_told_again_and_again() {
 async fn who_watches_waits_for_a_daemon_that_is_started_anew() {
     let (mut daemon, _good, _closed) = two_hosts().await;
     let admin = daemon.admin().await.to_string();
-    let mut child = binary()
-        .args([
-            "status",
-            "--watch",
-            "--interval",
-            "10ms",
-            "--format",
-            "json",
-        ])
-        .args(["--admin", &admin])
+    let mut child = watching(&admin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
